@@ -53,7 +53,8 @@ def forest():
 
 @pytest.fixture(scope="module")
 def fitted():
-    return model().fit(*steps())
+    """A model of networks that start at the trees."""
+    return model().set_params(network__frequencies=1).fit(*steps())
 
 
 def grown(X, y, **options):

@@ -232,7 +232,8 @@ class DenseFactory:
     clip: float = 3.0  #: Inputs level off at this many standardised units.
     bins: int = 0  #: Segments of the piecewise-linear encoding of each of ``columns``.
     #: Outputs to which the last input, itself a prediction of the target, is added with a learnt
-    #: weight: training starts near that prediction, and departs from it where this helps.
+    #: weight: training starts near that prediction, and departs from it where this helps. It needs
+    #: ``frequencies``.
     skip: tuple[int, ...] = ()
     smooth: bool = False  #: Whether to train it for a smooth target, see ``calipers.training``.
 

@@ -8,7 +8,6 @@ the networks of its fold, and calibration stays honest.
 
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
-from typing import Any
 
 import joblib
 import numpy as np
@@ -180,9 +179,10 @@ def starting_at_trees(program: Program) -> Program:
 
     They start near the trees, and need not learn from few rows to repeat them.
     """
-    if not isinstance(program.network, DenseFactory):
+    network = program.network
+    if not isinstance(network, DenseFactory) or network.frequencies is None:
         return program
-    return replace(program, network=replace(program.network, skip=program.output.places))
+    return replace(program, network=replace(network, skip=program.output.places))
 
 
 def _with_trees_by_fold(
@@ -204,7 +204,7 @@ def _with_trees_by_fold(
 
 
 def _with_trees(
-    model: Any,
+    model: Model,
     data: TrainingRows,
     X: FloatArray,
     fold: Fold,

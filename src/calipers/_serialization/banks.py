@@ -153,8 +153,9 @@ def _output_bound(network: Mapping[str, Any], weights: list[NDArray[Any]]) -> ND
     if network == CUSTOM or len(network["hidden_layers"]) >= _DEEP:
         return np.ones(networks)
     leaves = [np.abs(leaf).astype(np.float64) for leaf in weights]
-    skip = leaves.pop() if network.get("skip") else 0.0
-    if network.get("frequencies") is None:
+    embedded = network.get("frequencies") is not None
+    skip = leaves.pop() if embedded and network.get("skip") else 0.0
+    if not embedded:
         reach = np.full((networks, leaves[0].shape[1]), _LARGEST_INPUT)
     else:
         clip = float(network.get("clip", 3.0))
