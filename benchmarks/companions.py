@@ -18,7 +18,7 @@ import time
 from pathlib import Path
 
 import numpy as np
-from _tables import R_TABLES, UCI, append, read, stored, two_commands
+from _tables import R_TABLES, SKEWED_TABLES, UCI, append, read, stored, two_commands
 
 from calipers import IntervalRegressor
 from calipers._estimator import training_rows
@@ -137,7 +137,7 @@ def main():
     """Run the requested command."""
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     parser, one = two_commands(__doc__, run, table, RESULTS)
-    one.add_argument("--tables", nargs="+", choices=(*UCI, *R_TABLES, "storms", "attrition"))
+    one.add_argument("--tables", nargs="+", choices=(*UCI, *R_TABLES, *SKEWED_TABLES))
     one.add_argument("--variants", nargs="+", choices=VARIANTS, default=VARIANTS)
     one.add_argument("--splits", type=int, default=2)
     one.set_defaults(tables=(*UCI, *R_TABLES))
