@@ -157,6 +157,24 @@ def measured_features() -> dict[str, int]:
     return found
 
 
+def kinds_of_lines(text: str) -> Counter[str]:
+    """Number of lines of a module by what they are."""
+    kinds = ["code"] * len(text.splitlines())
+    for number, line in enumerate(map(str.strip, text.splitlines())):
+        if not line or line.startswith("#"):
+            kinds[number] = "comment" if line else "blank"
+    for node in ast.walk(ast.parse(text)):
+        first = node.body[0] if isinstance(getattr(node, "body", None), list) else None
+        spans = {}
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            spans["import"] = node
+        elif isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant):
+            spans["docstring"] = first
+        for kind, span in spans.items():
+            kinds[span.lineno - 1 : span.end_lineno] = [kind] * (span.end_lineno - span.lineno + 1)
+    return Counter(kinds)
+
+
 def print_features(total: int) -> None:
     """Print the lines of each feature, and of the rest of the library then and now."""
     found = measured_features()
@@ -171,12 +189,13 @@ def print_features(total: int) -> None:
 
 def main() -> None:
     """Print all measurements."""
-    lines, modules, runs = Counter(), Counter(), Counter()
+    lines, modules, runs, kinds = Counter(), Counter(), Counter(), Counter()
     public = private = parameters = 0
     for place, text in sources(sys.argv[1] if len(sys.argv) > 1 else None):
         package = place[0] if len(place) > 1 else "(top)"
         lines[package] += len(text.splitlines())
         modules[package] += 1
+        kinds.update(kinds_of_lines(text))
         code = [line.strip() for line in text.splitlines()]
         code = [line for line in code if len(line) > 3 and not line.startswith(PASSED_OVER)]
         runs.update(set(zip(*(code[i:] for i in range(RUN)), strict=False)))
@@ -193,6 +212,7 @@ def main() -> None:
     for package, count in lines.most_common():
         print(f"{package:16}{modules[package]:5}{count:8,}")
     print(f"lines {sum(lines.values()):,}, modules {sum(modules.values())}")
+    print(", ".join(f"{kind} {count:,}" for kind, count in kinds.most_common()))
     print(f"public names {public}, parameters of the estimator {parameters}")
     print(f"imports of private names of another package {private}")
     repeated = sum(count > 1 for count in runs.values())
