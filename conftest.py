@@ -1,7 +1,6 @@
 """Fixtures of all tests, and what pytest leaves alone: modules whose extra is not installed."""
 
 import contextlib
-import gc
 import os
 import shutil
 import time
@@ -51,15 +50,6 @@ def pytest_collection_modifyitems(items):
         "test_trees.py", "test_rowblocks.py", "test_names.py", "test_multitarget.py",
     }  # fmt: skip
     items.sort(key=lambda item: item.path.name not in longest)
-
-
-def pytest_collection_finish():
-    """Spare the garbage collector what stays: 600,000 objects of modules and tests.
-
-    It went through all of them again and again, for a tenth of the time of all tests.
-    """
-    gc.collect()
-    gc.freeze()
 
 
 @pytest.hookimpl(tryfirst=True)
