@@ -48,7 +48,7 @@ def model(trees=12, **settings):
 @pytest.fixture(scope="module")
 def forest():
     X, y = steps()
-    return grow(X, y, None, None, 40, (0,))[0]
+    return grow(X, y, None, None, 140, (0,))[0]
 
 
 @pytest.fixture(scope="module")
@@ -58,8 +58,16 @@ def fitted():
 
 
 def grown(X, y, **options):
-    options = {"weights": None, "labels": None, "trees": 15, "seed": (3,)} | options
+    options = {"weights": None, "labels": None, "trees": 70, "seed": (3,)} | options
     return grow(X, y, **options)
+
+
+def only(forest, *parts):
+    """The forest with the trees of these parts alone: the two forests, and the boosted trees."""
+    share = len(forest) // 7
+    part = np.repeat([0, 1, 2], [share, share, 5 * share])
+    other = np.repeat(~np.isin(part, parts), forest.sizes) & (forest.feature < 0)
+    return replace(forest, number=np.where(other, 0, forest.number))
 
 
 def test_leaves_of_scikit_learn():
@@ -87,12 +95,13 @@ def test_a_row_has_the_same_bits_in_any_company(forest):
 
 
 @pytest.fixture
-def _one_share(monkeypatch):
-    """The share of the second forest, which all rows have in common, depends on no target."""
-    monkeypatch.setattr("calipers.preprocessing._trees._slope", lambda *_: 0.5)
+def _fixed_shares(monkeypatch):
+    """The weights of the parts, which all rows have in common, depend on no target."""
+    shares = np.array([0.6, 0.5, 0.4])
+    monkeypatch.setattr("calipers.preprocessing._trees._shares", lambda *_: shares)
 
 
-@pytest.mark.usefixtures("_one_share")
+@pytest.mark.usefixtures("_fixed_shares")
 def test_points_do_not_know_a_rows_own_target():
     X, y = steps()
     other = y.copy()
@@ -102,7 +111,7 @@ def test_points_do_not_know_a_rows_own_target():
     assert (before != after).any()
 
 
-@pytest.mark.usefixtures("_one_share")
+@pytest.mark.usefixtures("_fixed_shares")
 def test_points_do_not_know_targets_of_a_rows_own_group():
     X, y = steps()
     labels, other = np.arange(200) // 10, y.copy()
@@ -116,33 +125,48 @@ def test_points_do_not_reveal_targets_of_rows_with_equal_inputs():
     rng = np.random.default_rng(0)
     X, y = np.repeat(np.arange(4.0), 25)[:, None], rng.normal(size=100)
     cell = X[:, 0].astype(int)
-    points = grown(X, y, trees=100)[1]
+    points = grown(X, y, trees=350)[1]
     for one in range(4):
         assert np.ptp(points[cell == one]) == 0.0
-    few = grown(X[::10], y[::10], trees=100)[1]  # two or three of each: drawn by themselves
+    few = grown(X[::10], y[::10], trees=350)[1]  # two or three of each: drawn by themselves
     assert np.ptp(few[cell[::10] == 0]) > 0.0
 
 
-def test_a_second_forest_corrects_the_bias_of_the_first():
+def test_each_part_lowers_the_error():
+    """Of a linear function, which a forest flattens."""
     rng = np.random.default_rng(0)
     X, X_new = rng.uniform(-1, 1, (2, 400, 4))
     slope = np.array([1.0, 0.7, -0.5, 0.3])
-    forest, _ = grown(X, X @ slope, trees=200)
-    second = np.repeat(np.arange(200) >= 100, forest.sizes) & (forest.feature < 0)
-    first = replace(forest, number=np.where(second, 0, forest.number))
-    error, uncorrected = (
-        np.mean((own.predict(X_new) - X_new @ slope) ** 2) for own in (forest, first)
+    forest, _ = grown(X, X @ slope, trees=700)
+    error, first, boosted = (
+        np.mean((own.predict(X_new) - X_new @ slope) ** 2)
+        for own in (forest, only(forest, 0), only(forest, 2))
     )
-    assert error < 0.7 * uncorrected
+    assert error < 0.5 * min(first, boosted)
+
+
+def test_predictions_are_the_weighted_sum_of_the_parts():
+    X, y = steps()
+    forest, _ = grown(X, y)
+    np.testing.assert_allclose(
+        forest.predict(X), sum(only(forest, part).predict(X) for part in range(3)), atol=1e-6
+    )
+    assert np.mean((forest.predict(X) - y) ** 2) < 0.3 * np.mean(y**2)
+
+
+def test_weights_fit_rows_that_the_trees_have_not_seen():
+    X, y = steps()
+    points = grown(X, y)[1]
+    seen = {"rest": (points * (y - points)).mean(), "scale": (points**2).mean()}
+    assert abs(seen["rest"]) < 1e-9 * seen["scale"]  # no multiple of the sum would fit better
 
 
 def test_noise_is_not_corrected():
     rng = np.random.default_rng(0)
     X, y = rng.uniform(-1, 1, (400, 4)), rng.normal(size=400)
-    forest, points = grown(X, y, trees=200)
-    second = np.repeat(np.arange(200) >= 100, forest.sizes) & (forest.feature < 0)
-    assert np.abs(forest.number[second]).mean() < 0.1 * np.abs(forest.number[~second]).mean()
-    assert np.mean((points - y) ** 2) < 1.3 * y.var()
+    forest, points = grown(X, y, trees=700)
+    assert np.var(forest.predict(X)) < 0.2 * y.var()
+    assert np.mean((points - y) ** 2) < 1.1 * y.var()
 
 
 def test_networks_start_at_the_trees(fitted):
@@ -180,7 +204,9 @@ def test_inputs_of_any_size():
 def test_many_rows_have_a_bounded_number_of_nodes(monkeypatch):
     monkeypatch.setattr("calipers.preprocessing._trees._LEAVES", 300)
     X, y = steps(1000)
-    assert grown(X, y)[0].feature.size <= 2 * 300
+    boosted = 50 * 2**6  # leaves at most
+    assert grown(X, y)[0].feature.size <= 2 * (300 + boosted)
+    assert only(grown(X, y)[0], 0, 1).number.astype(bool).sum() <= 2 * 300 + boosted
 
 
 def forged(forest):
@@ -230,6 +256,7 @@ def test_trees_as_arrays(forest):
     np.testing.assert_array_equal(again.predict(X), forest.predict(X))
 
 
+@pytest.mark.usefixtures("_fixed_shares")
 def test_a_held_out_row_is_unknown_to_its_fold():
     X, y = steps()
     own = model()
@@ -242,13 +269,35 @@ def test_a_held_out_row_is_unknown_to_its_fold():
         return alone(own, add_trees(own, None, given))[0].inputs
 
     other = y.copy()
-    held_out = folds[1].held_out
+    train, held_out = folds[1]
     # Targets move, but not their mean and spread, which all rows share.
     other[held_out] = y[held_out[::-1]]
     before, after = inputs(y), inputs(other)
     assert before.shape == (2, len(y), 4)
-    np.testing.assert_allclose(before[1], after[1], rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(before[1, train], after[1, train], rtol=1e-9, atol=1e-9)
     assert np.abs(before[0] - after[0]).max() > 0.1
+    # Other held-out rows have a part in its prediction, but not its own target.
+    first, second = np.argmin(y[held_out]), np.argmax(y[held_out])
+    other = y.copy()
+    other[held_out[[first, second]]] = y[held_out[[second, first]]]
+    moved = np.abs(inputs(other)[1, held_out, -1] - before[1, held_out, -1])
+    assert moved.max() > 0.01
+    assert (before[1, held_out, -1] != before[0, held_out, -1]).all()
+
+
+@pytest.mark.usefixtures("_fixed_shares")
+def test_a_held_out_row_has_the_mean_of_two_predictions_that_do_not_know_it():
+    X, y = steps()
+    own = model()
+    data = read_rows(own, X, y, None, None, reset=True)
+    given = data.encoded_by_fold(data.split(2, 4), 0)
+    found = alone(own, add_trees(own, None, given))[0].inputs[0, :, -1]
+    train, held_out = given.folds[0]
+    standard = (y - y.mean()) / y.std()
+    of_fold, _ = grow(X[train], standard[train], None, None, 12, (data.seed, 1), extra=12)
+    _, of_all = grow(X, standard, None, None, 12, (data.seed, 0))
+    expected = (of_fold.predict(X[held_out]) + of_all[held_out]) / 2
+    np.testing.assert_allclose(found[held_out], expected, rtol=1e-9, atol=1e-9)
 
 
 def test_a_model_with_trees_is_stored(fitted, tmp_path):
@@ -256,7 +305,7 @@ def test_a_model_with_trees_is_stored(fitted, tmp_path):
     fitted.save(tmp_path)
     loaded = IntervalRegressor.load(tmp_path)
     np.testing.assert_array_equal(loaded.predict_interval(X), fitted.predict_interval(X))
-    assert len(loaded.reader_.forest) == 20  # two for each of ten bags
+    assert len(loaded.reader_.forest) == 70  # seven for each of ten bags
     assert loaded.network.trees == 12
 
 
@@ -274,13 +323,13 @@ def test_forged_folders_are_refused(fitted, forest, tmp_path):
         (document, without),
         (document, arrays | part),
         (inputs(trees=0), arrays),
-        (inputs(trees=40), without | {f"trees.{name}": array for name, array in small.items()}),
+        (inputs(trees=140), without | {f"trees.{name}": array for name, array in small.items()}),
         (
             {**document, "inputs": {k: v for k, v in document["inputs"].items() if k != "trees"}},
             arrays,
         ),
         (document, arrays | {"trees.more": np.zeros(3)}),
-        *((inputs(trees=40), without | _under("trees.", bad)) for _, bad in forged(forest)),
+        *((inputs(trees=140), without | _under("trees.", bad)) for _, bad in forged(forest)),
     ]
     for number, (bad, own) in enumerate(wrong):
         write_model(
@@ -522,7 +571,7 @@ def test_points_of_networks_without_folds_are_not_of_trees_that_know_the_row(mon
 
 def test_rows_decide_for_trees(tried):
     own = model("auto").fit(*steps(300))
-    assert len(own.reader_.forest) == 100
+    assert len(own.reader_.forest) == 140
     errors = own.about_["trees"]["unexplained"]
     assert errors["trees"] < errors["networks"]
 
@@ -530,7 +579,7 @@ def test_rows_decide_for_trees(tried):
 def test_trees_grown_beside_a_trial_are_those_grown_after_it(tried):
     X, y = steps(300)
     one, two = (model("auto", n_jobs=jobs).fit(X, y) for jobs in (1, 2))
-    assert len(two.reader_.forest) == 100
+    assert len(two.reader_.forest) == 140
     np.testing.assert_array_equal(one.predict_interval(X), two.predict_interval(X))
 
 
@@ -557,9 +606,9 @@ def test_when_trees_are_tried(monkeypatch):
     X, y = steps(120)
     own = IntervalRegressor()
     data = read_rows(own, X, y, None, None, reset=True)
-    assert _wanted(own, data) == (200, False)
+    assert _wanted(own, data) == (700, False)
     wide = [_wanted(own, data._replace(X=np.zeros((120, inputs))))[0] for inputs in (20, 100, 2000)]
-    assert wide == [200, 95, 40]  # so that time does not grow with the inputs of a split
+    assert wide == [700, 333, 140]  # so that time does not grow with the inputs of a split
     assert _wanted(model(7), data) == (7, True)
     for few in ({"epochs": 100}, {"time_budget": 9.0}, {"network__frequencies": 0}):
         assert _wanted(IntervalRegressor().set_params(**few), data) == (0, False)

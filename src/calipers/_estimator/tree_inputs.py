@@ -1,9 +1,11 @@
 """Tree predictions as an extra input of the networks: whether to add them, and their values.
 
 In each fold, trees are grown on the rows that its networks train on. A training row gets the
-prediction of the trees that were not grown on it, a held-out row the prediction of all trees of the
-fold, and a new row that of trees grown on all rows. So the target of a held-out row never reaches
-the networks of its fold, and calibration stays honest.
+prediction of the trees that were not grown on it. A new row gets the prediction of trees grown on
+all rows, which is better than that of the trees of a fold. Calibration must not take the one for
+the other, so a held-out row gets the mean of two predictions: by the trees of its fold, and by
+those of the trees grown on all rows that were not grown on it. So a row's own target never reaches
+its input, and no target of a held-out row reaches the networks of its fold.
 """
 
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -31,8 +33,8 @@ from calipers.networks import MLP, DenseFactory
 from calipers.preprocessing import Forest, grow, inputs_per_split
 from calipers.training import expanded
 
-TREES = 200  # grown with trees="auto" for tables of few inputs
-_FEW_PER_SPLIT, _FEWEST_TREES = 10, 40  # if a split looks at more inputs, fewer trees are grown
+TREES = 700  # grown with trees="auto" for tables of few inputs
+_FEW_PER_SPLIT, _FEWEST_TREES = 10, 140  # if a split looks at more inputs, fewer trees are grown
 # Trees are used if their squared error is at most ``WORSE`` times that of networks after a short
 # trial, and ``LONG_WORSE`` times after a fraction ``LONG`` of all epochs, which may teach more.
 WORSE, LONG, LONG_WORSE = 1.05, 0.3, 1.2
@@ -199,7 +201,9 @@ def _with_trees_by_fold(
         for number, fold in enumerate(rows.folds)
     ]
     if leave_rows_out(rows.folds):  # the networks that predict are trained on all rows, in no fold
-        encoded = [*encoded, last]
+        return rows.with_inputs(np.concatenate([*encoded, last]))
+    for X, fold in zip(encoded, rows.folds, strict=True):
+        X[fold.held_out, -1] += (last[fold.held_out, -1] - X[fold.held_out, -1]) / 2
     return rows.with_inputs(np.concatenate(encoded))
 
 
