@@ -40,8 +40,9 @@ _RATE, _DEPTH = 0.2, 6  # learning rate and levels of boosted trees
 TREES_AT_ONCE = BAGS * (2 + _BOOSTED)  # the number of trees is a multiple of this
 _LEAVES = 2**20  # of all forests together, roughly, to bound what is stored
 INPUT_LIMIT = 1e9  # standardised inputs are clipped here
-_TOGETHER = 2**14  # rows times trees traversed at a time, to stay within a core's cache
-_STEPS = 4  # levels traversed between checks for rows that have reached a leaf
+_ROWS, _TOGETHER = 1024, 2**15  # rows, and rows times trees, at a time: for a core's cache
+_TOP = 6  # levels that all rows traverse
+_STEPS = 4  # levels traversed after those between checks for rows that have reached a leaf
 _DEEPEST = 60  # levels of a tree
 _FEW_EQUAL = 4  # rows with equal inputs, up to which each is drawn by itself
 MOST_TREES = 10_000
@@ -70,15 +71,16 @@ class Forest:
 
         def work(part: Index) -> None:
             rows = standardised(X[part], self.center, self.scale)
-            by_tree = self.number[self._leaves(rows)].astype(np.float64)
+            step = -(-_TOGETHER // len(rows))
+            leaves = [self._leaves(rows, first, step) for first in range(0, len(self), step)]
+            by_tree = self.number[np.concatenate(leaves)].astype(np.float64)
             result[part] = sum_members(by_tree) / len(self)
 
-        step = max(1, _TOGETHER // len(self))
-        if len(X) <= step:  # looking up the number of threads would take as long
+        if len(X) <= _ROWS:  # looking up the number of threads would take as long
             work((slice(None),))
             return result
         with joblib.parallel_config("threading", n_jobs=n_jobs):
-            run_blocks(work, (len(X),), step)
+            run_blocks(work, (len(X),), _ROWS)
         return result
 
     @cached_property
@@ -102,25 +104,42 @@ class Forest:
         feature = np.where(leaf, 0, self.feature).astype(np.intp)
         return feature, np.where(leaf, np.float32(np.inf), self.number)
 
-    def _leaves(self, rows: NDArray[np.float32]) -> IntArray:
-        """(trees, rows): Leaf that each row reaches in each tree."""
+    @cached_property
+    def _top(self) -> tuple[list[tuple[IntArray, NDArray[np.float32]]], IntArray]:
+        """Input and threshold of the nodes of each of the first levels, and the nodes below them.
+
+        Trees are filled up with copies of their leaves, so that the children of node k of a level
+        are nodes 2k and 2k + 1 of the next, and arrays are small enough for a core's cache.
+        """
+        (feature, threshold), levels, nodes = self._steps, [], self.roots
+        for _ in range(_TOP):
+            levels.append((feature[nodes], threshold[nodes]))
+            left = self.first_child[nodes]
+            nodes = np.stack([left, left + (self.feature[nodes] >= 0)], axis=1).ravel()
+        return levels, nodes
+
+    def _leaves(self, rows: NDArray[np.float32], first: int, count: int) -> IntArray:
+        """(trees, rows): Leaf that each row reaches in each of ``count`` trees from the first."""
+        trees, flat, (levels, below) = np.arange(len(self))[first:][:count], rows.ravel(), self._top
+        node = np.repeat(trees, len(rows))
+        offset = np.tile(np.arange(len(rows)) * rows.shape[1], len(trees))
+        for feature, threshold in levels:
+            right = flat.take(feature.take(node) + offset) > threshold.take(node)
+            node *= 2
+            node += right
+        leaves = below.take(node)
         feature, threshold = self._steps
-        leaves = np.repeat(self.roots, len(rows))
-        node, offset = leaves, np.tile(np.arange(len(rows)) * rows.shape[1], len(self))
-        flat, position = rows.ravel(), None
+        moving = np.flatnonzero(self.feature.take(leaves) >= 0)
+        node, offset = leaves[moving], offset[moving]
         while node.size:
             for _ in range(_STEPS):
                 right = flat.take(feature.take(node) + offset) > threshold.take(node)
                 node = self.first_child.take(node)
                 node += right
-            if position is None:
-                leaves[:] = node
-            else:
-                leaves[position] = node
-            moving = np.flatnonzero(self.feature.take(node) >= 0)
-            node, offset = node[moving], offset[moving]
-            position = moving if position is None else position[moving]
-        return leaves.reshape(len(self), -1)
+            leaves[moving] = node
+            still = np.flatnonzero(self.feature.take(node) >= 0)
+            node, offset, moving = node[still], offset[still], moving[still]
+        return leaves.reshape(len(trees), -1)
 
     def to_arrays(self) -> dict[str, NDArray[Any]]:
         """The arrays that define the forest."""
