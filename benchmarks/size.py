@@ -34,7 +34,7 @@ FEATURES = {
         _serialization/model_schema:check_support
         ensemble:taking,_latent_targets,within_bounds,_observed
         onnx/_quantiles:observed,clipped,_through_knots metrics/_chance:shared_coverage
-        cli/_settings_file:parse_bounds cli/_fit:_check_bounds cli/_tune:_checked_bounds
+        cli/_settings_file:parse_bounds cli/_fit_table:_check_bounds cli/_tune:_checked_bounds
         """,
     "calibration by width": """
         calibration/_width calibration/_deconvolution onnx/_quantiles:width_steps
@@ -46,15 +46,15 @@ FEATURES = {
     "streams": """
         calibration/_online calibration/_tracking calibration/_martingale calibration/_input_shift
         calibration/_learned cli/_watch ensemble:learn,_adaptive,_moved regressor:update
-        serve/_models:learn,save,alarm serve/_monitor:learnt,_keep_inputs,_seal
+        serve/_models:learn,save,alarm serve/_monitor:learnt,_seal
         """,
     "more rows than memory": """
         rowblocks _row_sources _estimator/large _estimator/shares bank/_shards
         cli/_fit_blocks
         """,
     "several targets": """
-        multitarget cli/_measures:measure_targets,print_targets cli/_table_options:take_targets
-        cli/_model_options:load_any
+        multitarget cli/_measures:measure_targets,print_targets cli/_labelled:take_targets
+        cli/_labelled:load_any
         """,
     "importance, value of more rows": """
         importance report/_drivers more_rows

@@ -34,7 +34,7 @@ def foreign(room, name):
         ("calipers.bank._run.run", True),
         ("calipers.distributions._checks", True),
         ("calipers.storage._seal", True),
-        ("calipers.cli._table_options.print_rows", False),
+        ("calipers.cli._options.print_rows", False),
         ("calipers._files.replacing", False),
         ("calipers.bank.train", False),
         ("calipers", False),

@@ -5,15 +5,8 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from rich import progress as bars
 from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    Progress,
-    TaskProgressColumn,
-    TextColumn,
-    TimeElapsedColumn,
-    TimeRemainingColumn,
-)
 
 
 @contextmanager
@@ -34,11 +27,13 @@ def progress(
         yield lambda _: None
         return
     of_most = f" {unit}" if total is None else f" of at most {total:,} {unit}"
-    count = TextColumn(f"{{task.completed:,.0f}}{of_most}")
-    rest = (count, TimeElapsedColumn()) if unit else (TaskProgressColumn(), TimeRemainingColumn())
-    columns = (TextColumn("{task.description}"), BarColumn(), *rest)
+    rest: tuple[bars.ProgressColumn, ...] = (bars.TaskProgressColumn(), bars.TimeRemainingColumn())
+    if unit:
+        count = bars.TextColumn(f"{{task.completed:,.0f}}{of_most}")
+        rest = (count, bars.TimeElapsedColumn())
+    columns = (bars.TextColumn("{task.description}"), bars.BarColumn(), *rest)
     began = time.monotonic()
-    with Progress(*columns, console=console, transient=True) as bar:
+    with bars.Progress(*columns, console=console, transient=True) as bar:
         task = bar.add_task(description, total=total)
         lock = threading.Lock()
 

@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from sklearn.utils import _safe_indexing
 
 from calipers._checks import FloatArray
 from calipers.metrics import interval_score
@@ -98,8 +99,9 @@ def permutation_importance(
     changes = np.zeros((3, len(model.inputs_), n_repeats))
     for place, column in enumerate(model.inputs_):
         if column.used:
+            at = _position(table, place, column.name)
             for repeat, order in enumerate(orders):
-                shuffled = _with_values(table, rows, place, column.name, order)
+                shuffled = _with_values(table, rows, at, order)
                 worse, larger, moved = _measure(model, shuffled, targets, level)
                 change = np.abs(moved - widths).mean()
                 changes[:, place, repeat] = worse - score, larger - squared_error, change
@@ -193,13 +195,14 @@ def dependence(
         raise ValueError(f"column {info.name!r} has no value in these rows")
     rows = np.random.default_rng(random_state).permutation(len(cells))[:n_rows]
     repeated = np.tile(rows, len(sources))
-    changed = _with_values(table, repeated, place, info.name, np.repeat(sources, len(rows)))
+    at = _position(table, place, info.name)
+    changed = _with_values(table, repeated, at, np.repeat(sources, len(rows)))
     prediction = model.query(changed, Query((level,)))
     lower, upper = prediction.bounds(level)
     lower, point, upper = (
         array.reshape(len(sources), -1).mean(axis=1) for array in (lower, prediction.point, upper)
     )
-    values = np.asarray(_column_of(table, place, info.name))[sources]
+    values = np.asarray(_safe_indexing(table, at, axis=1))[sources]
     return Dependence(info.name, info.kind, values, positions, lower, point, upper, level)
 
 
@@ -234,26 +237,20 @@ def _values(cells: NDArray[Any], kind: str, limit: int) -> tuple[NDArray[np.intp
     return ranked[first], values
 
 
-def _with_values(
-    table: Any, rows: NDArray[np.intp], place: int, name: str, sources: NDArray[np.intp]
-) -> Any:
+def _with_values(table: Any, rows: NDArray[np.intp], at: int, sources: NDArray[np.intp]) -> Any:
     """The subset ``rows`` of a table, with a column's values taken from the rows ``sources``."""
     if isinstance(table, np.ndarray):
         copy = table[rows]
-        copy[:, place] = table[sources, place]
-        return copy
-    copy = table.iloc[rows].reset_index(drop=True)
-    copy[_label(copy, name)] = _column_of(table, place, name).iloc[sources].reset_index(drop=True)
+        copy[:, at] = table[sources, at]
+    else:
+        copy = table.iloc[rows].reset_index(drop=True)
+        copy.isetitem(at, table.iloc[sources, at].reset_index(drop=True))
     return copy
 
 
-def _column_of(table: Any, place: int, name: str) -> Any:
-    """A column of a frame by its name, of an array by its index."""
-    return table[:, place] if isinstance(table, np.ndarray) else table[_label(table, name)]
-
-
-def _label(frame: Any, name: str) -> Any:
-    return next(label for label in frame.columns if str(label) == name)
+def _position(table: Any, place: int, name: str) -> int:
+    """Index of a column: that of its name in a frame, whose columns may be in another order."""
+    return place if isinstance(table, np.ndarray) else list(map(str, table.columns)).index(name)
 
 
 def _as_table(X: Any) -> Any:

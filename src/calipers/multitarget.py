@@ -122,18 +122,15 @@ class MultiTargetRegressor(RegressorMixin, BaseEstimator):
             Rows that ``fit`` has not seen.
         """
         check_is_fitted(self, "models_")
-        pairs = zip(self.models_, self._checked(y), strict=True)
-        levels = [model.predict_dist(X).cdf(np.asarray(target, float)) for model, target in pairs]
-        self.depths_ = _depths(levels)
-        return self
-
-    def _checked(self, y: Any) -> list[Any]:
         targets = _targets(y)
         if len(targets) != len(self.models_):
             raise ValueError(
                 f"y has {len(targets)} targets, but the model was fitted to {len(self.models_)}"
             )
-        return targets
+        pairs = zip(self.models_, targets, strict=True)
+        levels = [model.predict_dist(X).cdf(np.asarray(target, float)) for model, target in pairs]
+        self.depths_ = _depths(levels)
+        return self
 
     @property
     def target_names_(self) -> list[str]:
@@ -178,7 +175,6 @@ class MultiTargetRegressor(RegressorMixin, BaseEstimator):
         Answers are keyed by target name. With ``joint``, coverages are those of all targets
         together.
         """
-        check_is_fitted(self, "models_")
         requested = (self.coverage,) if query.coverages is None else query.coverages
         levels = tuple(self.single_coverages(requested)) if joint and requested else requested
         query = replace(query, coverages=levels)

@@ -21,7 +21,7 @@ import pytest
 from typer.testing import CliRunner
 
 import calipers
-from calipers.cli import _evaluate, _fit, app
+from calipers.cli import _fit_table, _measures, app
 from calipers.cli._holdout import HoldOut
 from calipers.cli._measures import measure_groups
 from calipers.preprocessing import _encoders, _learn, as_numbers
@@ -198,7 +198,7 @@ def untrained(monkeypatch, fitted):
         assert np.isfinite(model.preprocessor.set_params(kinds=None).fit(X).transform(X)).all()
         return fitted, [], None
 
-    monkeypatch.setattr(_fit, "_train", give)
+    monkeypatch.setattr(_fit_table, "_train", give)
 
 
 @pytest.mark.parametrize("name", LEARNT)
@@ -411,7 +411,7 @@ class TestFit:
         )
         labels = np.repeat([f"house {i}" for i in range(12)], 5)
         inputs = flats.drop(columns="price")
-        _, _, found = _fit._train(fitted, inputs, flats["price"], HoldOut(0.25, labels), True)
+        _, _, found = _fit_table._train(fitted, inputs, flats["price"], HoldOut(0.25, labels), True)
         assert [len(groups) for groups in seen] == [9, 12]
         assert found["rows"] == 15
 
@@ -447,7 +447,7 @@ class TestHoldOut:
             vars(self).update(learnt, about_={})
             return self
 
-        monkeypatch.setattr(_fit, "measure", lambda model, X, y, _: ({"rows": len(y)}, None))
+        monkeypatch.setattr(_fit_table, "measure", lambda model, X, y, _: ({"rows": len(y)}, None))
         monkeypatch.setattr(type(fitted), "fit", fit)
         shuffled = flats.sample(frac=1, random_state=0)
         sold = pd.to_datetime(shuffled["sold"]).dt.strftime("%d/%m/%Y")
@@ -487,7 +487,7 @@ class TestReadings:
     @pytest.fixture
     def found(self, run, here, flats, monkeypatch):
         """Columns and target that ``fit`` tells of a table; no network is trained."""
-        monkeypatch.setattr("calipers.cli._fit._train", _end)
+        monkeypatch.setattr("calipers.cli._fit_table._train", _end)
 
         def read(**columns):
             table = flats.assign(**columns)
@@ -580,7 +580,7 @@ class TestFewRows:
             warnings.warn("so it\nis", UserWarning, stacklevel=2)
             raise ValueError("not measured")
 
-        monkeypatch.setattr(_evaluate, "measure", measure)
+        monkeypatch.setattr(_measures, "measure", measure)
         assert run("evaluate", saved, "data.csv").stderr.startswith(
             "note: so it is\nerror: not measured"
         )

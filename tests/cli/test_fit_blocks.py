@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 import calipers
-from calipers.cli import _fit_options
+from calipers.cli import _fit
 
 SETTINGS = """
 loss = "normal"
@@ -42,7 +42,7 @@ def files(here):
 
 
 def test_large_files_are_read_in_blocks_by_themselves(files, run, here, monkeypatch):
-    monkeypatch.setattr(_fit_options, "LARGE", 10_000)
+    monkeypatch.setattr(_fit, "LARGE", 10_000)
     done = run(*FIT.split(), "--ignore", "number", "--json")
     assert done.exit_code == 0, done.output
     found = json.loads(done.stdout)

@@ -193,9 +193,9 @@ def test_watch_waits_for_the_end_of_a_line(stream, run, here):
 
 
 def test_watch_leaves_a_row_that_comes_while_it_reads(stream, run, here, monkeypatch):
-    from calipers import tables
+    from calipers.cli import _labelled
 
-    read = tables.read_table
+    read = _labelled.read_table
 
     def growing(*given, **options):
         found = read(*given, **options)
@@ -203,7 +203,7 @@ def test_watch_leaves_a_row_that_comes_while_it_reads(stream, run, here, monkeyp
             file.write("1")
         return found
 
-    monkeypatch.setattr(tables, "read_table", growing)
+    monkeypatch.setattr(_labelled, "read_table", growing)
     found = json.loads(run("watch", "model", "stream.csv", "--json").stdout)
     assert found["rows"] == 179
 

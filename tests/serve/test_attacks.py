@@ -343,7 +343,7 @@ def test_answers_are_no_longer_than_estimated(client, tables, accept, more):
 
 def test_small_tables_of_many_cells_do_not_hold_up_others(client, tables, monkeypatch):
     """A few bytes become many cells: neither read nor written where others are answered."""
-    from calipers.serve import _service
+    from calipers.serve import _bodies, _responses
 
     threads = []
 
@@ -354,8 +354,8 @@ def test_small_tables_of_many_cells_do_not_hold_up_others(client, tables, monkey
 
         return call
 
-    monkeypatch.setattr(_service, "read_table", noted(_service.read_table))
-    monkeypatch.setattr(_service, "write_frame", noted(_service.write_frame))
+    monkeypatch.setattr(_bodies, "read_table", noted(_bodies.read_table))
+    monkeypatch.setattr(_responses, "write_frame", noted(_responses.write_frame))
     body = bytes(stream(pa.table({"speed": [1.0], "load": [2.0], "n": pa.nulls(1)})))
     assert client.table(body, ARROW_STREAM, keep=True).status_code == 200
     assert [name for name, _ in threads] == ["read_table", "write_frame"]

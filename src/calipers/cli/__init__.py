@@ -8,7 +8,6 @@ Exit codes: 0 for success, 1 for an error, 2 for wrong usage, 3 for an unusable 
 unusable model folder, 130 for an interrupt.
 """
 
-from calipers.cli._cluster import OnCluster, spread
 from calipers.cli._conformalize import conformalize_command
 from calipers.cli._datasets import datasets_command
 from calipers.cli._demo import demo_command
@@ -17,6 +16,7 @@ from calipers.cli._export import export_command
 from calipers.cli._fit import fit_command
 from calipers.cli._help import add_command
 from calipers.cli._inspect import inspect_command
+from calipers.cli._options import OnCluster, spread
 from calipers.cli._predict import predict_command
 from calipers.cli._report import report_command
 from calipers.cli._root import app

@@ -7,11 +7,15 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+import numpy as np
+import pandas as pd
 import typer
 
+from calipers._outliers import FAR_TARGETS
 from calipers._text import column_values
+from calipers.cli._options import say_left_out
 from calipers.cli._printing import note, print_rows
-from calipers.cli._table_options import say_left_out
+from calipers.preprocessing import DataError
 
 _MOST_SHOWN = 60  # columns, one line each
 _CATEGORIES = 4  # named
@@ -60,13 +64,7 @@ def without_repeats(*, evaluated: bool) -> Iterator[None]:
 
 
 def note_leaks(columns: list[dict[str, Any]], inputs: Any, values: Any) -> None:
-    """Add a note to each of ``columns`` that ranks the rows like a target, and so may leak it.
-
-    ``inputs`` are the typed inputs.
-    """
-    import numpy as np
-    import pandas as pd
-
+    """Add a note to each of ``columns`` that ranks the rows like a target, and so may leak it."""
     rows = np.arange(len(inputs))[:: max(1, len(inputs) // _LEAK_ROWS)]
     targets = pd.DataFrame(values).iloc[rows].set_axis(rows, axis=0).rank()
     for column in columns:
@@ -85,11 +83,6 @@ def note_leaks(columns: list[dict[str, Any]], inputs: Any, values: Any) -> None:
 
 def note_outliers(model: Any, table: Any, values: Any, rows: Any) -> None:
     """Name outlying targets that the networks did not learn from, by their places in the files."""
-    import pandas as pd
-
-    from calipers._outliers import FAR_TARGETS
-    from calipers.preprocessing import DataError
-
     targets = pd.DataFrame(values)
     for name, single in zip(targets, getattr(model, "models_", [model]), strict=True):
         outliers = single.about_.get("far_targets")
@@ -103,14 +96,12 @@ def note_outliers(model: Any, table: Any, values: Any, rows: Any) -> None:
 
 
 def say_groups(model: Any) -> str:
-    """Return a warning about numeric codes, by which rows may belong together, or ``""``.
-
-    Codes are looked for only if the model was fitted without groups.
-    """
+    """Return a warning about numeric codes of rows that may belong together, or ``""``."""
     names: list[str] = []
     for single in getattr(model, "models_", [model]):
         encoder = getattr(single, "preprocessor_", None)
         pairs = encoder.used_columns() if encoder else []
+        # There are no levels if the model was fitted with groups.
         names += [c.name for c, reader in pairs if c.kind == "number" and reader.levels]
     if not names:
         return ""

@@ -5,16 +5,14 @@ from typing import Annotated, Any
 import typer
 
 from calipers._text import counted
-from calipers.cli import _table_options as common
+from calipers.cli import _options as common
 from calipers.cli._help import with_options
-from calipers.cli._measures import say_unbounded, unbounded
-from calipers.cli._model_options import ModelFolder, RowOptions
 from calipers.cli._printing import print_json
 
 
 @with_options
 def conformalize_command(
-    model: ModelFolder,
+    model: common.ModelFolder,
     data: common.Files,
     by: Annotated[
         str | None,
@@ -48,7 +46,7 @@ def conformalize_command(
         str | None, typer.Option(help="Folder to write; by default the model is replaced.")
     ] = None,
     *,
-    options: RowOptions,
+    options: common.RowOptions,
 ) -> None:
     """Calibrate on held-out rows, for guaranteed coverage.
 
@@ -57,16 +55,17 @@ def conformalize_command(
     each subgroup, with --groups for new groups.
     """
     from calipers import load
+    from calipers.cli import _labelled as labelled, _measures as measures
 
     fitted = load(model)
     files, (table, values, left_out, _) = options.read(fitted, data)
     kwargs: dict[str, Any] = {"by": by, "keep": keep, "half_life": half_life}
     if groups is not None:
         table.require(groups)
-        kwargs["groups"] = common.group_labels(table, groups)
-    with common.refusing(table):
+        kwargs["groups"] = labelled.group_labels(table, groups)
+    with labelled.refusing(table):
         if shifted_to is not None:
-            new = common.read_files([shifted_to], options.form)[1]
+            new = labelled.read_files([shifted_to], options.form)[1]
             kwargs["shifted_to"] = fitted.pick(new.frame)
         # --n-jobs is for the work here; the saved model keeps its own parameter.
         n_jobs = fitted.n_jobs
@@ -75,11 +74,14 @@ def conformalize_command(
     folder = out or model
     fitted.set_params(n_jobs=n_jobs).save(folder)
     result = {"model": folder, "files": files} | fitted.about_["conformalized"]
-    result |= {"rows_without_target": left_out, "unbounded": unbounded(fitted, [fitted.coverage])}
+    unbounded = measures.unbounded(fitted, [fitted.coverage])
+    result |= {"rows_without_target": left_out, "unbounded": unbounded}
     if options.as_json:
         print_json(result)
     else:
         _show(result, by, groups)
+        if why := measures.say_unbounded(unbounded):
+            typer.echo(f"  {why}")
 
 
 def _show(result: dict[str, Any], by: str | None, groups: str | None) -> None:
@@ -96,5 +98,3 @@ def _show(result: dict[str, Any], by: str | None, groups: str | None) -> None:
             f"  {guaranteed} of {subgroups} subgroups by {by} have their own guarantee"
             f"{'' if guaranteed == subgroups else others}"
         )
-    if why := say_unbounded(result["unbounded"]):
-        typer.echo(f"  {why}")

@@ -6,12 +6,11 @@ from typing import Annotated, Any
 
 import typer
 
+from calipers.cli._options import AsJSON
 from calipers.cli._printing import print_json, print_rows
-from calipers.cli._table_options import AsJSON
 from calipers.tables import known_endings
 
-DIABETES = "diabetes"
-"""A dataset that ships with scikit-learn, so it is always available."""
+DIABETES = "diabetes"  # ships with scikit-learn, so it is always available
 
 
 def datasets_command(
@@ -78,17 +77,11 @@ def _entry(name: str, folder: Path | None) -> dict[str, Any]:
 
 
 def _list(entries: list[dict[str, Any]]) -> None:
-    rows = [
-        (
-            e["name"],
-            e["rows"],
-            e["inputs"],
-            shorten(e["target"], 40, placeholder=" ..."),
-            shorten(e["licence"], 40, placeholder=" ..."),
-            "yes" if e["here"] else "to download",
-        )
-        for e in entries
-    ]
+    rows = []
+    for entry in entries:
+        texts = [shorten(entry[key], 40, placeholder=" ...") for key in ("target", "licence")]
+        here = "yes" if entry["here"] else "to download"
+        rows.append((entry["name"], entry["rows"], entry["inputs"], *texts, here))
     print_rows(("name", "rows", "inputs", "target", "licence", "available"), rows)
 
 

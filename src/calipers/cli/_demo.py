@@ -6,9 +6,8 @@ from typing import Annotated
 import typer
 
 from calipers.cli._datasets import DIABETES, load_frame
-from calipers.cli._measures import measure, print_measures
+from calipers.cli._options import AsJSON, Jobs, Seed
 from calipers.cli._printing import print_json
-from calipers.cli._table_options import AsJSON, Jobs, Seed
 
 
 def demo_command(
@@ -25,6 +24,7 @@ def demo_command(
     from sklearn.model_selection import train_test_split
 
     from calipers import IntervalRegressor
+    from calipers.cli._measures import measure, print_measures
 
     frame, target = load_frame(DIABETES)
     train, test = train_test_split(frame, test_size=0.25, random_state=0)

@@ -5,9 +5,8 @@ from typing import Annotated
 
 import typer
 
-from calipers.cli._model_options import ModelFolder
+from calipers.cli._options import ModelFolder, parse_fractions
 from calipers.cli._report import check_place
-from calipers.cli._table_options import parse_fractions
 
 
 def export_command(

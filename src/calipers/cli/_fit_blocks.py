@@ -7,10 +7,13 @@ from typing import Any
 
 import typer
 
-from calipers.cli import _table_options as common
+from calipers.cli import _labelled as labelled
 from calipers.cli._columns import print_table
-from calipers.cli._fit_options import FitOptions
+from calipers.cli._fit import FitOptions
 from calipers.cli._measures import measure
+from calipers.preprocessing import DataError
+from calipers.rowblocks import RowBlocks
+from calipers.tables import RowSource, read_blocks
 
 _UNSUPPORTED = ("groups", "time_column", "more_rows", "cluster", "refit")
 
@@ -22,8 +25,6 @@ def fit_in_blocks(
 ) -> dict[str, Any]:
     """Fit a model to files, evaluate and save it; return the summary as plain JSON."""
     _refuse_unsupported(files, options)
-    from calipers.rowblocks import RowBlocks
-
     if not options.as_json:
         typer.echo("The files are read in blocks, with held-out rows in place of cross-validation.")
     target = options.target[0]
@@ -86,23 +87,18 @@ class _TargetBlocks:
     @property
     def whole(self) -> Any:
         """An empty source with the names of the files, for error messages."""
-        from calipers.tables import RowSource
-
         return RowSource(None, tuple((name, 0) for name in self.files))
 
     def __call__(self) -> Iterator[Any]:
         """Read all files and yield frames of inputs with the target as a number."""
-        from calipers.preprocessing import DataError
-        from calipers.tables import read_blocks
-
         self.left_out, self.low, self.high = 0, math.inf, -math.inf
         kind, name, form = self.given_kind, self.options.target[0], self.options.form
         missing = self.options.missing_target
         for block in (block for file in self.files for block in read_blocks(file, form=form)):
-            table, values, left_out, kinds = common.take_target(
-                block, name, kind, missing, whole=False
+            table, values, left_out, kinds = labelled.take_targets(
+                block, [name], {name: kind}, missing, whole=False
             )
-            inputs, _ = common.inputs_and_groups(table, [name], None, self.options.ignore)
+            inputs, _ = labelled.inputs_and_groups(table, [name], None, self.options.ignore)
             inputs = inputs.reset_index(drop=True)
             self.left_out += left_out
             if len(values):

@@ -1,6 +1,14 @@
-"""The split of ``calipers fit`` into training and test rows: random, by group or by time."""
+"""Test rows of ``calipers fit``: random, by group or by time; and rows that are no test."""
 
+from pathlib import Path
 from typing import Any, NamedTuple
+
+import numpy as np
+from pandas.util import hash_pandas_object
+from sklearn.model_selection import GroupShuffleSplit, ShuffleSplit
+
+from calipers.cli._measures import is_measured
+from calipers.preprocessing import DataError, TableEncoder, learn_number
 
 # Held-out rows that may equal a training row, by chance, without a warning: fraction and number.
 _FEW_COPIES = 0.01
@@ -23,9 +31,6 @@ class HoldOut(NamedTuple):
         >>> train.tolist(), test.tolist()
         ([1, 2, 3], [0, 4])
         """
-        import numpy as np
-        from sklearn.model_selection import GroupShuffleSplit, ShuffleSplit
-
         if self.times is None:
             cls = ShuffleSplit if self.labels is None else GroupShuffleSplit
             splitter = cls(n_splits=1, test_size=self.fraction, random_state=seed)
@@ -40,10 +45,6 @@ class HoldOut(NamedTuple):
 
 def time_order(table: Any, name: str, kinds: dict[str, str]) -> Any:
     """Return the time of each row as a number, from the column ``name``."""
-    import numpy as np
-
-    from calipers.preprocessing import DataError, TableEncoder, learn_number
-
     frame = table.frame
     table.require(name)
     with table.placing():
@@ -65,9 +66,6 @@ def time_order(table: Any, name: str, kinds: dict[str, str]) -> Any:
 
 def copies(X: Any, y: Any, train: Any, test: Any) -> int:
     """Return the number of held-out rows whose inputs and target equal those of a training row."""
-    import numpy as np
-    from pandas.util import hash_pandas_object
-
     hashes = hash_pandas_object(X.assign(**{"": np.asarray(y)}), index=False).to_numpy()
     return int(np.isin(hashes[test], hashes[train]).sum())
 
@@ -82,3 +80,25 @@ def say_copies(measures: dict[str, Any]) -> str:
         "the\n  measures are too optimistic. Remove duplicates, or use --groups with a column that "
         "is\n  the same for rows that belong together.\n"
     )
+
+
+def cautions(about: dict[str, Any], files: list[str]) -> list[str]:
+    """Return warnings about rows that may have been used for training."""
+    source = about.get("source")
+    train_files = source.get("files", []) if isinstance(source, dict) else []
+    texts = []
+    evaluation = about.get("evaluation")
+    if is_measured(evaluation) and say_copies(evaluation):
+        texts.append(
+            f"Of the {evaluation['rows']:,} rows that were held out when the model was fitted, "
+            f"{evaluation['copies']:,} had the inputs and the target of a training row. If these "
+            "rows contain such copies, too, the results are too optimistic."
+        )
+    same = {Path(name).resolve() for name in train_files} & {Path(name).resolve() for name in files}
+    if same:
+        names = ", ".join(sorted(path.name for path in same))
+        texts.append(
+            f"The model was fitted on rows of {names}, on which it is evaluated here: the results "
+            "are too optimistic. Evaluate it on rows that were not used for training."
+        )
+    return texts

@@ -6,11 +6,8 @@ from typing import Any
 import typer
 
 from calipers._text import counted
-from calipers.cli._columns import print_columns
-from calipers.cli._measures import is_measured, print_measures
-from calipers.cli._model_options import ModelFolder
+from calipers.cli._options import AsJSON, ModelFolder
 from calipers.cli._printing import for_terminal, print_json, say_support
-from calipers.cli._table_options import AsJSON
 
 
 def inspect_command(model: ModelFolder, as_json: AsJSON = False) -> None:
@@ -90,6 +87,8 @@ def _facts(document: dict[str, Any], arrays: dict[str, Any], folder: Path) -> di
 
 
 def _show(facts: dict[str, Any]) -> None:
+    from calipers.cli._columns import print_columns
+    from calipers.cli._measures import is_measured, print_measures
     from calipers.training import out_of_time
 
     facts = for_terminal(facts)
@@ -123,8 +122,7 @@ def _show(facts: dict[str, Any]) -> None:
 
 def _networks(facts: dict[str, Any]) -> str:
     networks, settings = facts["networks"], facts["settings"]
-    first, last = networks["epochs"]
-    epochs = f"{first:,}" if first == last else f"{first:,} to {last:,}"
+    epochs = " to ".join(f"{end:,}" for end in dict.fromkeys(networks["epochs"]))
     loss = settings.get("loss", "the default")
     loss = loss if isinstance(loss, str) else loss.get("kind", "custom")
     retrained = networks["trained_again"]

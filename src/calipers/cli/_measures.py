@@ -4,24 +4,23 @@ from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any, TypeGuard
 
+import numpy as np
+import pandas as pd
 import typer
+from sklearn.metrics import mean_absolute_error, root_mean_squared_error
 
+from calipers import _schema as schema, metrics
+from calipers._evaluation import predict_labelled
 from calipers._text import counted, few_digits, listed
+from calipers.calibration import infinite_reason, rows_needed
 from calipers.cli._printing import print_rows
 
-LEVELS = (0.5, 0.8, 0.9, 0.95, 0.99)
-"""Coverages of the calibration table."""
-
+LEVELS = (0.5, 0.8, 0.9, 0.95, 0.99)  # coverages of the calibration table
 _MOST_GROUPS = 20
 
 
 def measure(model: Any, X: Any, y: Any, coverage: float) -> tuple[dict[str, Any], Any]:
     """Return a model's measures on labelled rows, as plain JSON, and the predictions."""
-    from sklearn.metrics import mean_absolute_error, root_mean_squared_error
-
-    from calipers import metrics
-    from calipers._evaluation import predict_labelled
-
     labelled = predict_labelled(model, X, y, coverage=coverage, levels=LEVELS)
     y, levels = labelled.target, labelled.levels.tolist()
     low, high = metrics.coverage_band(len(y), coverage)
@@ -54,10 +53,6 @@ def measure(model: Any, X: Any, y: Any, coverage: float) -> tuple[dict[str, Any]
 
 def measure_targets(model: Any, X: Any, y: Any, coverage: float) -> dict[str, Any]:
     """Return the measures of a multi-target model: of each target, and of joint intervals."""
-    import numpy as np
-
-    from calipers import metrics
-
     pairs = zip(model.target_names_, model.models_, strict=True)
     targets = {name: measure(single, X, y[name], coverage)[0] for name, single in pairs}
     lower, upper = np.moveaxis(model.predict_interval(X, coverage, joint=True), -1, 0)
@@ -100,8 +95,6 @@ def unbounded(model: Any, coverages: Sequence[float]) -> dict[str, Any] | None:
     The result also has the ``rows_needed`` for each, the number of calibration ``rows`` and their
     effective number, ``worth``; it is None if all intervals are finite.
     """
-    from calipers.calibration import rows_needed
-
     models = getattr(model, "models_", [model])  # of a multi-target model
     for calibration in (c for single in models for c in single.ensemble_.calibrations[-1:]):
         infinite = [c for c in coverages if not calibration.supports(0.5 * (1.0 - c))]
@@ -121,8 +114,6 @@ def say_unbounded(unbounded: dict[str, Any] | None) -> str:
     >>> say_unbounded({"coverages": [0.95, 0.99], "rows": 9, "worth": 7})[:74]
     'intervals of 95% and 99% are infinite: it takes 39 and 199 rows to calibra'
     """
-    from calipers.calibration import infinite_reason
-
     if not unbounded:
         return ""
     rows = unbounded["rows"]
@@ -143,11 +134,6 @@ def on_one_row(model: Any, coverages: Sequence[float]) -> list[float]:
 
 def measure_groups(bounds: Any, y: Any, column: Any) -> list[dict[str, Any]]:
     """Return coverage and width for each value of a column, or for bins of a numeric one."""
-    import numpy as np
-    import pandas as pd
-
-    from calipers import metrics
-
     lower, upper = bounds
     y = np.asarray(y, dtype=np.float64)
     if pd.api.types.is_numeric_dtype(column.dtype) and column.nunique() > _MOST_GROUPS:
@@ -171,31 +157,20 @@ def measure_groups(bounds: Any, y: Any, column: Any) -> list[dict[str, Any]]:
 
 def is_measured(found: Any) -> TypeGuard[dict[str, Any]]:
     """Whether an object read from a model folder has the form of what ``measure`` returns."""
-    from calipers import _schema as schema
-
-    number = schema.optional(schema.number())
-    fraction = schema.number(0, 1)
-    level = schema.number(1e-9, 1 - 1e-9)
-    few = {"coverages": schema.list_of(level, least=1), "rows_needed": schema.anything}
-    levels = {"coverage": fraction, "observed": fraction, "mean_width": number}
+    count, number = schema.whole(0, 2**53), schema.optional(schema.number())
+    fraction, level = schema.number(0, 1), schema.number(1e-9, 1 - 1e-9)
     tied = {"shared_rate": schema.optional(fraction)}
-    check = schema.record(
-        {"rows": schema.whole(0, 2**53), "coverage": fraction, "coverage_rate": fraction}
-        | {"by_chance": schema.list_of(fraction, least=2, most=2)}
-        | dict.fromkeys(("mean_width", "interval_score", "rmse", "mae"), number)
-        | {"calibration": schema.list_of(schema.record(levels, tied, rest=schema.anything))},
-        {
-            "copies": schema.optional(schema.whole(0, 2**53)),
-            **tied,
-            "on_one_row": schema.list_of(fraction),
-            "unbounded": schema.optional(
-                schema.record({**few, "rows": schema.whole(0, 2**53)}, {"worth": schema.number()})
-            ),
-        },
-        rest=schema.anything,
-    )
+    levels = {"coverage": fraction, "observed": fraction, "mean_width": number}
+    few = {"coverages": schema.list_of(level, least=1), "rows_needed": schema.anything}
+    required = {"rows": count, "coverage": fraction, "coverage_rate": fraction}
+    required |= dict.fromkeys(("mean_width", "interval_score", "rmse", "mae"), number)
+    required["by_chance"] = schema.list_of(fraction, least=2, most=2)
+    required["calibration"] = schema.list_of(schema.record(levels, tied, rest=schema.anything))
+    unbounded = schema.record({**few, "rows": count}, {"worth": schema.number()})
+    further = {"copies": schema.optional(count), "unbounded": schema.optional(unbounded)}
+    further |= {"on_one_row": schema.list_of(fraction), **tied}
     try:
-        check(found, "evaluation")
+        schema.record(required, further, rest=schema.anything)(found, "evaluation")
     except schema.SchemaError:
         return False
     return True

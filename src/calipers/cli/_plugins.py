@@ -24,11 +24,10 @@ if TYPE_CHECKING:
 
 GROUP = "calipers.commands"
 
-KNOWN = {
+KNOWN = {  # how to install well-known commands that are missing
     "study": "calipers study is a separate package: "
     "run `pip install ./study` in a clone of the calipers repository"
 }
-"""How to install well-known commands that are missing."""
 
 
 class PluginError(RuntimeError):
@@ -44,7 +43,6 @@ class PluginCommand(TyperCommand):
         self.entry = entry
 
     def make_context(self, info_name: str | None, args: list[str], *rest: Any, **extra: Any) -> Any:
-        """Load the command and return its context."""
         return load(self.entry).make_context(info_name, args, *rest, **extra)
 
 

@@ -12,14 +12,18 @@ import secrets
 from collections import Counter
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import typer
 
-from calipers.cli._cluster import spread
-
-if TYPE_CHECKING:
-    from calipers.tables import Part
+from calipers import load
+from calipers._files import replace_file, replacing
+from calipers._progress import progress
+from calipers.cli._options import spread
+from calipers.cli._scoring import RowScorer
+from calipers.tables import Part, find_parts, read_part
 
 PLAN, DONE = "_calipers.json", "_SUCCESS"
 """Files in a folder of parts: the plan, and the mark that it is complete. Readers of Parquet
@@ -37,9 +41,6 @@ def score_parts(
     The result has ``rows``, ``parts``, ``kept`` (parts that existed already), ``outside`` and
     ``out``.
     """
-    from calipers import load
-    from calipers.tables import find_parts
-
     fitted = load(model).set_params(n_jobs=1)  # parts run in parallel, not rows
     record = json.loads(Path(model, "model.json").read_bytes())
     parts, sources = find_parts(data)
@@ -51,17 +52,17 @@ def score_parts(
     if done is None:
         with spread(address) as cluster:
             done = _score_all(cluster, fitted, parts, folder, query)
-        _finish(folder, done)
+        for leftover in folder.glob(".*part-*.parquet.*"):  # of killed workers
+            leftover.unlink(missing_ok=True)
+        replace_file(folder / DONE, json.dumps(done, indent=2).encode())
     return done | {"parts": len(done["parts"]), "out": out}
 
 
 def _score_all(
-    cluster: Any, model: Any, parts: "list[Part]", folder: Path, query: dict[str, Any]
+    cluster: Any, model: Any, parts: list[Part], folder: Path, query: dict[str, Any]
 ) -> dict[str, Any]:
     """Score all missing parts; return the totals."""
-    import distributed
-
-    from calipers._progress import progress
+    import distributed  # not at the top: ``spread`` says how to install it
 
     rows = kept = rows_outside = 0
     columns: Counter[str] = Counter()
@@ -81,14 +82,8 @@ def _score_all(
     return {"rows": rows, "parts": sorted(names), "kept": kept, "outside": outside}
 
 
-def _score(part: "Part", *, model: Any, folder: str, query: dict[str, Any]) -> dict[str, Any]:
+def _score(part: Part, *, model: Any, folder: str, query: dict[str, Any]) -> dict[str, Any]:
     """Score one part, on a worker; return its summary."""
-    import pyarrow.parquet as pq
-
-    from calipers._files import replacing
-    from calipers.cli._predict import RowScorer
-    from calipers.tables import read_part
-
     path = Path(folder, part.name)
     existing = _read_summary(path)
     if existing is not None:
@@ -113,9 +108,6 @@ def _score(part: "Part", *, model: Any, folder: str, query: dict[str, Any]) -> d
 
 def _read_summary(path: Path) -> dict[str, Any] | None:
     """Return the summary stored in a part; None if the part is missing or damaged."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
     try:
         metadata = pq.read_metadata(path)
         summary: dict[str, Any] = json.loads(metadata.metadata[b"calipers"])
@@ -124,10 +116,8 @@ def _read_summary(path: Path) -> dict[str, Any] | None:
     return summary if summary.get("rows") == metadata.num_rows else None
 
 
-def _claim(folder: Path, plan: dict[str, Any], parts: "list[Part]") -> dict[str, Any] | None:
+def _claim(folder: Path, plan: dict[str, Any], parts: list[Part]) -> dict[str, Any] | None:
     """Create the folder, or check that it is of this run; return the totals of a finished run."""
-    from calipers._files import replace_file
-
     if folder.exists() and not folder.is_dir():
         raise typer.BadParameter(f"--out {folder} is a file: with --cluster it must be a folder")
     folder.mkdir(parents=True, exist_ok=True)
@@ -155,12 +145,3 @@ def _claim(folder: Path, plan: dict[str, Any], parts: "list[Part]") -> dict[str,
         return done | {"kept": len(done["parts"])}
     mark.unlink()
     return None
-
-
-def _finish(folder: Path, done: dict[str, Any]) -> None:
-    """Mark the folder as complete, and remove the temporary files of killed workers."""
-    from calipers._files import replace_file
-
-    for leftover in folder.glob(".*part-*.parquet.*"):
-        leftover.unlink(missing_ok=True)
-    replace_file(folder / DONE, json.dumps(done, indent=2).encode())

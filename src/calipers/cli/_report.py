@@ -6,18 +6,14 @@ from typing import Annotated
 import typer
 
 from calipers._text import counted
-from calipers.cli import _table_options as common
-from calipers.cli._columns import say_groups
+from calipers.cli import _options as common
 from calipers.cli._help import with_options
-from calipers.cli._holdout import say_copies
-from calipers.cli._measures import is_measured
-from calipers.cli._model_options import ModelFolder, RowOptions
 from calipers.cli._printing import print_json
 
 
 @with_options
 def report_command(
-    model: ModelFolder,
+    model: common.ModelFolder,
     data: Annotated[
         list[str] | None,
         typer.Argument(
@@ -29,7 +25,7 @@ def report_command(
     out: Annotated[Path, typer.Option(help="HTML file to write.")] = Path("report.html"),
     title: Annotated[str | None, typer.Option(help="Title of the page.")] = None,
     *,
-    options: RowOptions,
+    options: common.RowOptions,
 ) -> None:
     """Write an HTML report on how far intervals can be trusted.
 
@@ -40,6 +36,8 @@ def report_command(
     data = [*(data or []), *(named or [])]
     if not data:
         raise typer.BadParameter("name a table, as in: calipers report model new.csv")
+    from calipers.cli._columns import say_groups
+    from calipers.cli._holdout import cautions
     from calipers.report import write
 
     fitted = options.load(model)
@@ -66,25 +64,3 @@ def check_place(out: Path, such_as: str = "report.html") -> None:
         raise typer.BadParameter(f"{out} is a folder: --out takes a file, such as {such_as}")
     if not out.parent.is_dir():
         raise typer.BadParameter(f"there is no folder {str(out.parent)!r} for {out.name}")
-
-
-def cautions(about: dict[str, object], files: list[str]) -> list[str]:
-    """Return warnings about rows that may have been used for training."""
-    source = about.get("source")
-    train_files = source.get("files", []) if isinstance(source, dict) else []
-    texts = []
-    evaluation = about.get("evaluation")
-    if is_measured(evaluation) and say_copies(evaluation):
-        texts.append(
-            f"Of the {evaluation['rows']:,} rows that were held out when the model was fitted, "
-            f"{evaluation['copies']:,} had the inputs and the target of a training row. If these "
-            "rows contain such copies, too, the results are too optimistic."
-        )
-    same = {Path(name).resolve() for name in train_files} & {Path(name).resolve() for name in files}
-    if same:
-        names = ", ".join(sorted(path.name for path in same))
-        texts.append(
-            f"The model was fitted on rows of {names}, on which it is evaluated here: the results "
-            "are too optimistic. Evaluate it on rows that were not used for training."
-        )
-    return texts

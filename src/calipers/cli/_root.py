@@ -12,8 +12,7 @@ from calipers.cli import _plugins
 from calipers.cli._printing import as_notes, printable
 
 ERROR, INTERRUPTED, BROKEN_PIPE = 1, 130, 141
-CODES = {"TableError": 3, "DataError": 3, "ModelFileError": 4}
-"""Exit codes of specific errors; by name, since importing the classes takes time."""
+CODES = {"TableError": 3, "DataError": 3, "ModelFileError": 4}  # by name: imports take time
 
 
 class _Root(TyperGroup):
@@ -25,7 +24,6 @@ class _Root(TyperGroup):
         return [*names, *sorted(set(_plugins.find()).difference(names))]
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """Return the command of a name; None if there is none."""
         command = super().get_command(ctx, cmd_name) or _plugins.find().get(cmd_name)
         if command is None and cmd_name in _plugins.KNOWN:
             raise _plugins.PluginError(_plugins.KNOWN[cmd_name])
@@ -38,7 +36,6 @@ class _Root(TyperGroup):
         return super().parse_args(ctx, args)
 
     def invoke(self, ctx: Any) -> Any:
-        """Run the command."""
         try:
             with as_notes():
                 return super().invoke(ctx)

@@ -2,6 +2,7 @@
 
 import os
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -101,15 +102,8 @@ def serve_command(
             typer.echo("stopped")
 
     level = "info" if log_requests else "warning"
-    library.run(
-        app,
-        settings,
-        host=host,
-        port=port,
-        log_level=level,
-        notify=notify,
-        notify_stopped=notify_stopped,
-    )
+    run = partial(library.run, notify=notify, notify_stopped=notify_stopped)
+    run(app, settings, host=host, port=port, log_level=level)
 
 
 def _token(token: str | None, file: Path | None) -> str | None:

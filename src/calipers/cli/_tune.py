@@ -6,8 +6,7 @@ from typing import Annotated, Any, NamedTuple
 
 import typer
 
-from calipers.cli import _table_options as common
-from calipers.cli._cluster import OnCluster, spread
+from calipers.cli import _options as common
 from calipers.cli._help import with_options
 from calipers.cli._printing import print_json, print_rows
 from calipers.cli._report import check_place
@@ -52,7 +51,7 @@ class TuneOptions(NamedTuple):
     delimiter: common.Delimiter = None
     encoding: common.Encoding = "utf-8"
     n_jobs: common.Jobs = -1
-    cluster: OnCluster = None
+    cluster: common.OnCluster = None
     as_json: common.AsJSON = False
 
 
@@ -71,20 +70,21 @@ def tune_command(options: TuneOptions) -> None:
     kinds = common.parse_kinds(options.types)
     from calipers import IntervalRegressor
     from calipers._files import replace_file
+    from calipers.cli import _labelled as reading
     from calipers.preprocessing import TableEncoder
 
-    table = common.read_files(data, form)[1]
-    labelled = common.take_targets(table, [target], kinds, options.missing_target)
+    table = reading.read_files(data, form)[1]
+    labelled = reading.take_targets(table, [target], kinds, options.missing_target)
     table, y, left_out = labelled.table, labelled.values.to_numpy(), labelled.left_out
-    inputs, labels = common.inputs_and_groups(table, [target], options.groups, options.ignore)
-    with common.refusing(table):
+    inputs, labels = reading.inputs_and_groups(table, [target], options.groups, options.ignore)
+    with reading.refusing(table):
         X = TableEncoder(kinds=kinds).fit_transform(inputs)
     make = IntervalRegressor.paper if options.paper else IntervalRegressor
     model = make(coverage=options.coverage, random_state=options.seed, n_jobs=options.n_jobs)
     if bounds is not None:
         model.set_params(bounds=_checked_bounds(bounds, y))
     store = options.store or out.with_name(f"{out.stem}.search.jsonl")
-    with spread(options.cluster):
+    with common.spread(options.cluster):
         result, default = _search(model, X, y, labels, store, options)
     settings, gain = _select(result, default, options.paper)
     settings |= {} if bounds is None else {"bounds": bounds}

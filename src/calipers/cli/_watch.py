@@ -8,9 +8,8 @@ from typing import Annotated, Any
 import typer
 
 from calipers._text import few_digits
-from calipers.cli import _table_options as common
+from calipers.cli import _options as common
 from calipers.cli._help import with_options
-from calipers.cli._model_options import ModelFolder, RowOptions
 from calipers.cli._printing import meaningful, print_json
 
 _WINDOW = 200  # rows of the recent coverage
@@ -18,7 +17,7 @@ _WINDOW = 200  # rows of the recent coverage
 
 @with_options
 def watch_command(
-    model: ModelFolder,
+    model: common.ModelFolder,
     data: common.Files,
     out: Annotated[
         str | None, typer.Option(help="CSV file to which predictions are appended, row by row.")
@@ -32,7 +31,7 @@ def watch_command(
         typer.Option(min=0, help="Number of rows predicted before the target of a row arrives."),
     ] = 0,
     *,
-    options: RowOptions,
+    options: common.RowOptions,
 ) -> None:
     """Predict a stream row by row, and adapt to its targets.
 
@@ -74,17 +73,15 @@ def watch_command(
 
 
 def _read(data: list[str], form: Any) -> tuple[list[str], Any]:
-    """Return the files and their rows, without a last one that is still being written.
-
-    That is so if the line has no end, or if the file grows meanwhile.
-    """
+    """Return the files and their rows, without a last one that is still being written."""
     import numpy as np
 
+    from calipers.cli._labelled import read_files
     from calipers.tables import find_files, whole_lines
 
     before = whole_lines(find_files(data)[-1])
-    files, table = common.read_files(data, form)
-    if before is None or whole_lines(files[-1]) != before:
+    files, table = read_files(data, form)
+    if before is None or whole_lines(files[-1]) != before:  # no end, or grown meanwhile
         typer.echo(f"the last line of {files[-1]} is skipped until it is complete", err=True)
         table = table.take(np.arange(table.table.num_rows) < table.table.num_rows - 1)
     return files, table
@@ -194,7 +191,6 @@ class _Log:
             return file.tell()
 
     def summary(self) -> dict[str, Any]:
-        """Return the counts so far."""
         state = self.state
         recent = state["recent"]
         return {

@@ -186,7 +186,9 @@ def received(value: Any) -> Any:
     joblib runs tasks on this machine.
     """
     if isinstance(value, _InRay):
-        return value.value()
+        import ray
+
+        return ray.get(value.reference)
     in_dask = type(value).__module__.startswith("distributed.") and hasattr(value, "result")
     return value.result() if in_dask else value
 
@@ -207,10 +209,7 @@ def _once(owner: Any, value: Any, client: Any, send: Callable[[Any, Any], Any]) 
 
 
 def to_dask(client: Any, value: Any) -> Any:
-    """A future of a task that unpickles the value.
-
-    A scattered value would be on one worker, and lost with it.
-    """
+    """A future of a task that unpickles the value; scattered, it would be lost with its worker."""
     import cloudpickle
     import dask
 
@@ -223,11 +222,6 @@ class _InRay(NamedTuple):
     """A value in the object store of Ray."""
 
     reference: Any
-
-    def value(self) -> Any:
-        import ray
-
-        return ray.get(self.reference)
 
 
 def _to_ray(_: Any, value: Any) -> Any:

@@ -77,9 +77,4 @@ def _empty(X: Any, shape: tuple[int, ...], columns: Sequence[str] | None) -> Any
         return np.empty((0, *shape))
     import pandas as pd
 
-    index = getattr(X, "index", None)
-    return pd.DataFrame(
-        np.empty((0, len(columns))),
-        columns=list(columns),
-        index=None if index is None else index[:0],
-    )
+    return pd.DataFrame(np.empty((0, len(columns))), index=X.index[:0], columns=list(columns))

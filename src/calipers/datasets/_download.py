@@ -18,10 +18,8 @@ from calipers._files import replacing
 from calipers._progress import progress
 
 ATTEMPTS = 3
-FIRST_PAUSE = 1.0
-"""Seconds before the second attempt; every later pause is twice as long."""
-MAX_BYTES = 1 << 29
-"""More than twice the largest file of the catalogue: an endless response must not fill the disk."""
+FIRST_PAUSE = 1.0  # seconds before the second attempt; every later pause is twice as long
+MAX_BYTES = 1 << 29  # over twice the largest file: an endless response must not fill the disk
 _CHUNK = 1 << 16
 
 

@@ -100,11 +100,6 @@ def _truncated_normal(n: int, generator: np.random.Generator) -> Array:
     return np.asarray(6.0 * ndtri(generator.uniform(low, high, n)))
 
 
-def _two_sides(n: int, generator: np.random.Generator) -> Array:
-    """Draw uniformly from [-4, -1] and [1, 4]."""
-    return np.asarray(generator.uniform(1.0, 4.0, n) * generator.choice([-1.0, 1.0], n))
-
-
 class TwoBumps(rv_continuous):
     """Logistic noise around -4 or 4, equally likely."""
 
@@ -171,7 +166,7 @@ GAP = Problem(
         "No rows in the middle: y ~ N(sin 2x, 0.2) (standard deviation), and x uniform on "
         "[-4, -1] and [1, 4]. The distribution is the same between -1 and 1, but without data."
     ),
-    draw_x=_two_sides,
+    draw_x=lambda n, generator: generator.uniform(1.0, 4.0, n) * generator.choice([-1.0, 1.0], n),
     location=lambda x: np.sin(2 * x),
     scale=lambda x: np.full_like(x, 0.2),
     noise=norm(),

@@ -36,6 +36,14 @@ def chart_data(
 ) -> dict[str, Any]:
     """Return the data of all charts but those of the drivers."""
     rows = sampled(labelled)
+    calibration = bars = uncertainty = None
+    if labelled.pit is not None:
+        curve, (counts, heights, band) = calibration_curve(labelled), pit_bars(labelled)
+        calibration = {name: rounded(values) for name, values in curve._asdict().items()}
+        bars = {"heights": rounded(heights), "counts": counts.tolist(), "band": list(band)}
+    if labelled.aleatoric is not None and labelled.epistemic is not None:
+        parts_of_std = {"aleatoric": labelled.aleatoric, "epistemic": labelled.epistemic}
+        uncertainty = {name: rounded(values[rows]) for name, values in parts_of_std.items()}
     return {
         "coverage": labelled.coverage,
         "ties": labelled.ties is not None,
@@ -46,13 +54,13 @@ def chart_data(
             "point": rounded(labelled.point[rows]),
             "levels": [_level(labelled, rows, i, level) for i, level in enumerate(labelled.levels)],
         },
-        "calibration": None if labelled.pit is None else _curve(labelled),
-        "pit": None if labelled.pit is None else _bars(labelled),
+        "calibration": calibration,
+        "pit": bars,
         "groups": [
             [vars(group) | {"width": rounded(np.array([group.width]))[0]} for group in part.groups]
             for part in parts
         ],
-        "uncertainty": _uncertainty(labelled, rows),
+        "uncertainty": uncertainty,
         "history": [_history(history) for history in histories[:_NETWORKS]],
     }
 
@@ -91,23 +99,20 @@ def calibration_curve(labelled: LabelledPrediction) -> Curve:
     return Curve(nominal, labelled.observed(nominal), low, high)
 
 
-class Bars(NamedTuple):
-    """Counts and heights of the PIT histogram, and the range of all heights by chance."""
+def pit_bars(
+    labelled: LabelledPrediction,
+) -> tuple[NDArray[np.intp], FloatArray, tuple[float, float]]:
+    """Return counts and heights of the PIT histogram, and the range of all heights by chance.
 
-    counts: NDArray[np.intp]
-    heights: FloatArray
-    band: tuple[float, float]
-
-
-def pit_bars(labelled: LabelledPrediction) -> Bars:
-    """Return the PIT histogram; all bars of 19 of 20 calibrated models end in the range."""
+    All bars of 19 of 20 calibrated models end in the range.
+    """
     assert labelled.pit is not None  # noqa: S101 - for the type checker
     rows = len(labelled)
     bins = int(np.clip(rows // 10, 4, 20))  # so that each bar has some rows
     counts, _ = np.histogram(labelled.pit, bins=bins, range=(0, 1))
     confidence = _confidence(rows, bins, cumulative=False)
     band = metrics.pit_band(rows, bins, confidence=confidence)
-    return Bars(counts, counts / rows * bins, band)
+    return counts, counts / rows * bins, band
 
 
 @cache
@@ -123,24 +128,6 @@ def _confidence(rows: int, bins: int, *, cumulative: bool) -> float:
         draws, nominal = draws.cumsum(axis=1)[:, :-1], nominal.cumsum()[:-1]
     p_values = metrics.coverage_p_value(draws / rows, rows, nominal).min(axis=1)
     return 1 - float(np.quantile(p_values, 0.05))
-
-
-def _curve(labelled: LabelledPrediction) -> dict[str, Any]:
-    return {name: rounded(values) for name, values in calibration_curve(labelled)._asdict().items()}
-
-
-def _bars(labelled: LabelledPrediction) -> dict[str, Any]:
-    counts, heights, band = pit_bars(labelled)
-    return {"heights": rounded(heights), "counts": counts.tolist(), "band": list(band)}
-
-
-def _uncertainty(labelled: LabelledPrediction, rows: NDArray[np.intp]) -> dict[str, Any] | None:
-    if labelled.aleatoric is None or labelled.epistemic is None:
-        return None
-    return {
-        "aleatoric": rounded(labelled.aleatoric[rows]),
-        "epistemic": rounded(labelled.epistemic[rows]),
-    }
 
 
 def _history(history: Any) -> dict[str, Any]:

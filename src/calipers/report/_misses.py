@@ -56,6 +56,8 @@ class Miss:
     """A row outside its interval."""
 
     name: str
+    notable: str  # description of unusual inputs; "" if there are none
+    inputs: list[tuple[str, str]]  # names and values
     target: float
     point: float
     lower: float
@@ -63,8 +65,6 @@ class Miss:
     # distance from the interval, in the target's unit and in half widths of the interval
     distance: float
     widths: float
-    notable: str  # description of unusual inputs; "" if there are none
-    inputs: list[tuple[str, str]]  # names and values
 
 
 def worst_misses(
@@ -74,22 +74,16 @@ def worst_misses(
     distance = np.maximum(labelled.lower - labelled.target, labelled.target - labelled.upper)
     outside = np.flatnonzero(distance > 0)
     worst = outside[np.argsort(-distance[outside], kind="stable")][:_MOST]
-    half = np.maximum(labelled.width / 2, np.finfo(float).tiny)
+    widths = distance[worst] / np.maximum(labelled.width[worst] / 2, np.finfo(float).tiny)
+    columns = (labelled.target, labelled.point, labelled.lower, labelled.upper, distance)
+    numbers = np.column_stack([*(column[worst] for column in columns), widths]).tolist()
     unusual = [_unusual(one, worst) for one in inputs]
-    return [
-        Miss(
-            names[row],
-            float(labelled.target[row]),
-            float(labelled.point[row]),
-            float(labelled.lower[row]),
-            float(labelled.upper[row]),
-            float(distance[row]),
-            float(distance[row] / half[row]),
-            _notable([texts[i] for texts in unusual]),
-            [(one.name, one.write(one.cells[row])) for one in inputs],
-        )
-        for i, row in enumerate(worst)
-    ]
+    misses = []
+    for i, row in enumerate(worst):
+        cells = [(one.name, one.write(one.cells[row])) for one in inputs]
+        notable = _notable([texts[i] for texts in unusual])
+        misses.append(Miss(names[row], notable, cells, *numbers[i]))
+    return misses
 
 
 def _notable(texts: list[str]) -> str:

@@ -173,16 +173,11 @@ def _settings(model: IntervalRegressor) -> list[tuple[str, str, str]]:
     The command line sets the preprocessor and the seed of every model, so a note on these would not
     tell what the user chose.
     """
-    defaults = type(model)().get_params(deep=False)
-    texts = {name: _text(value) for name, value in model.get_params(deep=False).items()}
-
-    def differs(name: str, text: str) -> bool:
-        return name not in ("preprocessor", "random_state") and text != _text(defaults[name])
-
-    return [
-        (name, text, "not the default" if differs(name, text) else "")
-        for name, text in texts.items()
-    ]
+    defaults, rows = type(model)().get_params(deep=False), []
+    for name, value in model.get_params(deep=False).items():
+        same = name in ("preprocessor", "random_state") or _text(value) == _text(defaults[name])
+        rows.append((name, _text(value), "" if same else "not the default"))
+    return rows
 
 
 def _facts(model: IntervalRegressor) -> dict[str, str]:

@@ -174,11 +174,8 @@ def uncertainty_sentences(labelled: LabelledPrediction) -> str:
 def training_sentences(bank: Bank) -> str:
     """Return sentences on the epochs and failures of training."""
     epochs = [len(history) for history in bank.histories]
-    span = (
-        f"{min(epochs):,}" if min(epochs) == max(epochs) else f"{min(epochs):,} to {max(epochs):,}"
-    )
-    retried = int(np.sum(bank.failures))
-    failed = (
-        f" {counted(retried, 'network')} failed and had to be trained again." if retried else ""
-    )
-    return f"{counted(len(epochs), 'network')}, trained for {span} epochs.{failed}"
+    span = " to ".join(f"{end:,}" for end in dict.fromkeys([min(epochs), max(epochs)]))
+    text = f"{counted(len(epochs), 'network')}, trained for {span} epochs."
+    if retried := int(np.sum(bank.failures)):
+        text += f" {counted(retried, 'network')} failed and had to be trained again."
+    return text

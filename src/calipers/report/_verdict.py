@@ -47,7 +47,14 @@ def verdict(labelled: LabelledPrediction, calibration: Any = None) -> Verdict:
     if unbounded:
         where = "" if unbounded == rows else f" for {unbounded:,} of {counted(rows, 'row')}"
         headline = f"The {percent(coverage)} intervals are unbounded{where}."
-        text = unbounded_reason(coverage, calibration)
+        text = "The model gives no finite bounds for these rows."
+        if calibration is not None:
+            text = (
+                "There were too few rows to calibrate with: "
+                f"{infinite_reason([coverage], calibration)}. With fewer rows no finite interval "
+                "can guarantee its coverage, and that every row is inside says nothing. Calibrate "
+                "on more rows, or request a smaller coverage."
+            )
         return Verdict("unbounded", "no finite interval", headline, text)
     rate = float(labelled.covered(labelled.own_level).mean())
     low, high = map(float, metrics.coverage_band(rows, coverage))
@@ -94,17 +101,6 @@ def _compared(
         kind, badge = "good", "as promised"
         text = f"That is as promised: calibrated intervals contain {band} of {rows}."
     return Verdict(kind, badge, headline, text)
-
-
-def unbounded_reason(coverage: float, calibration: Any) -> str:
-    """Return why intervals are infinite, and what to do."""
-    if calibration is None:
-        return "The model gives no finite bounds for these rows."
-    return (
-        f"There were too few rows to calibrate with: {infinite_reason([coverage], calibration)}. "
-        "With fewer rows no finite interval can guarantee its coverage, and that every row is "
-        "inside says nothing. Calibrate on more rows, or request a smaller coverage."
-    )
 
 
 def compare(labelled: LabelledPrediction) -> list[Contender]:

@@ -18,24 +18,14 @@ from sklearn.utils import check_random_state, check_X_y
 from calipers._progress import progress
 from calipers.bank import Program, Table
 from calipers.regressor import IntervalRegressor
+from calipers.search import _space as spaces
 from calipers.search._result import Candidate, Outcome, SearchResult, known_score
-from calipers.search._space import (
-    Params,
-    Space,
-    Splits,
-    candidates,
-    check_counts,
-    identity,
-    split_rows,
-)
 from calipers.search._store import Store
 from calipers.search._validation import Trial, evaluate
 
-CPU_BATCH = 100
-"""Networks trained between two writes to the store, for every five threads or workers."""
-
-ACCELERATOR_BATCH = 500
-"""The same on an accelerator, enough to fill it."""
+# Networks trained between two writes to the store: for every five threads or workers, and on an
+# accelerator, enough to fill it.
+CPU_BATCH, ACCELERATOR_BATCH = 100, 500
 
 _FINAL = 0  # budget under which the store has finalists
 
@@ -44,15 +34,15 @@ def search(
     estimator: IntervalRegressor,
     X: ArrayLike,
     y: ArrayLike,
-    space: Space,
+    space: spaces.Space,
     *,
     n_candidates: int = 300,
-    splits: Splits = 5,
+    splits: spaces.Splits = 5,
     validation_fraction: float = 0.1,
     max_epochs: int = 5000,
     patience: int | None = 500,
     finalists: int = 0,
-    final_splits: Splits | None = None,
+    final_splits: spaces.Splits | None = None,
     time_budget: float | None = None,
     select: str = "interval score",
     random_state: int | np.random.RandomState | None = None,
@@ -156,9 +146,9 @@ def search(
     known_score(select)
     if not isinstance(estimator, IntervalRegressor):
         raise TypeError(f"estimator must be an IntervalRegressor, got {type(estimator).__name__}")
-    check_counts(n_candidates=n_candidates, finalists=finalists, max_epochs=max_epochs)
+    spaces.check_counts(n_candidates=n_candidates, finalists=finalists, max_epochs=max_epochs)
     if patience is not None:
-        check_counts(patience=patience)
+        spaces.check_counts(patience=patience)
     if time_budget is not None and not time_budget > 0:
         raise ValueError(f"time_budget must be above 0 seconds, got {time_budget!r}")
     if store is not None and not isinstance(random_state, int | np.integer):
@@ -171,14 +161,14 @@ def search(
     base = clone(estimator)
     if patience is not None:
         base.set_params(epochs=None)  # found by early stopping, unless they are searched
-    drawn = candidates(base, space, n_candidates, seed)
-    rows = split_rows(splits, len(target), validation_fraction, seed)
+    drawn = spaces.candidates(base, space, n_candidates, seed)
+    rows = spaces.split_rows(splits, len(target), validation_fraction, seed)
     trial = Trial(inputs, target, rows, 1, max_epochs, patience, seed, n_jobs)
     final = replace(trial, n_networks=base.n_networks, patience=None)
     if final_splits is not None:
-        final_rows = split_rows(final_splits, len(target), validation_fraction, seed + 1)
+        final_rows = spaces.split_rows(final_splits, len(target), validation_fraction, seed + 1)
         final = replace(final, splits=final_rows)
-    outcomes = Store(store, identity(trial, final, base, drawn))
+    outcomes = Store(store, spaces.identity(trial, final, base, drawn))
     tried = _run(
         trial, final, base, drawn, outcomes, finalists, visible=bool(verbose), seconds=time_budget
     )
@@ -204,17 +194,14 @@ def _run(
     trial: Trial,
     final: Trial,
     base: IntervalRegressor,
-    drawn: list[Params],
+    drawn: list[spaces.Params],
     store: Store,
     finalists: int,
     *,
     visible: bool,
-    seconds: float | None = None,
+    seconds: float | None,
 ) -> tuple[Candidate, ...]:
-    """Train all candidates, while there is time, and the best of them again as finalists.
-
-    After ``seconds``, no further candidate is started.
-    """
+    """Train candidates until ``seconds`` have passed, and the best of them again as finalists."""
     everyone = {i: clone(base).set_params(**params) for i, params in enumerate(drawn)}
     rows = min(len(train) for train, _ in trial.splits)
     budget = max(int(trial.settings(e, rows).epochs) for e in everyone.values())

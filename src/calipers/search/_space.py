@@ -36,7 +36,7 @@ _NOT_SEARCHED = {
 
 def _steps(first: float, last: float, step: float) -> tuple[float, ...]:
     count = round((last - first) / step) + 1
-    return tuple(float(value) for value in np.round(np.linspace(first, last, count), 6))
+    return tuple(np.linspace(first, last, count).round(6).tolist())
 
 
 PAPER_SPACE: Mapping[str, Sequence[Any]] = MappingProxyType(
@@ -122,16 +122,8 @@ def _check(name: str, values: object, estimator: IntervalRegressor) -> None:
 
 Splits = int | Iterable[tuple[ArrayLike, ArrayLike]]
 
-_WITHOUT_EFFECT = (
-    "cv",
-    "n_jobs",
-    "patience",
-    "random_state",
-    "unsupported",
-    "validation_fraction",
-    "verbose",
-    "warm_start",
-)
+# Parameters on which outcomes do not depend.
+_WITHOUT_EFFECT = _NOT_SEARCHED.keys() - {"calibration", "coverage", "n_networks"}
 
 
 def check_counts(**counts: object) -> None:

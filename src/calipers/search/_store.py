@@ -54,10 +54,11 @@ class Store:
             self._load(lines[1:])
             new = {key: outcome for key, outcome in outcomes.items() if key not in self.outcomes}
             self.outcomes.update(new)
-            records = (
-                {"budget": budget, "candidate": number, **_plain(outcome)}
-                for (budget, number), outcome in new.items()
-            )
+            records: list[dict[str, Any]] = []
+            for (budget, number), outcome in new.items():
+                values = outcome._asdict().items()
+                measures = {name: None if math.isnan(v) else v for name, v in values}
+                records.append({"budget": budget, "candidate": number, **measures})
             _append(self.path, records, incomplete)
 
     def _load(self, lines: list[dict[str, Any]]) -> None:
@@ -101,8 +102,3 @@ def _read(path: Path) -> tuple[list[dict[str, Any]], bytes]:
         return [dict(json.loads(line)) for line in content[:end].splitlines()], content[end:]
     except (TypeError, ValueError) as error:
         raise ValueError(f"{path} is not the store of a search: {error}") from error
-
-
-def _plain(outcome: Outcome) -> dict[str, Any]:
-    values = outcome._asdict().items()
-    return {name: None if math.isnan(value) else value for name, value in values}

@@ -69,16 +69,13 @@ class Trial:
 
     def plans(self, estimator: IntervalRegressor, budget: int) -> list[Plan]:
         """Return the plans of a candidate's networks, split by split."""
-        return [
-            Plan(
-                seed,
-                train_rows,
-                validation=valid_rows if self.patience else valid_rows[:0],
-                settings=self.settings(estimator, len(train_rows), budget),
-            )
-            for number, (train_rows, valid_rows) in enumerate(self.splits)
-            for seed in spawn_seeds((self.seed, number), self.n_networks)
-        ]
+        plans = []
+        for number, (train_rows, valid_rows) in enumerate(self.splits):
+            settings = self.settings(estimator, len(train_rows), budget)
+            rows = valid_rows if self.patience else valid_rows[:0]
+            seeds = spawn_seeds((self.seed, number), self.n_networks)
+            plans += [Plan(seed, train_rows, validation=rows, settings=settings) for seed in seeds]
+        return plans
 
 
 def _useful_epochs(settings: Settings, batches: int, limit: int) -> int:
@@ -97,10 +94,7 @@ def evaluate(
     budget: int,
     report: Callable[[int], None],
 ) -> list[Outcome]:
-    """Return the outcomes of candidates that share a program, after at most ``budget`` epochs.
-
-    ``report`` is called with the number of network-epochs done.
-    """
+    """Return the outcomes of candidates that share a program, after at most ``budget`` epochs."""
     plans = [plan for estimator in estimators for plan in trial.plans(estimator, budget)]
     single = trial.n_networks == 1 and trial.patience is not None
     bank = train(

@@ -25,13 +25,7 @@ from calipers.serve._problems import HTTPProblem, documented
 from calipers.serve._service import Service
 from calipers.serve._settings import ServerSettings
 
-_KINDS = {
-    ".html": "text/html",
-    ".css": "text/css",
-    ".js": "text/javascript",
-    ".svg": "image/svg+xml",
-}
-
+_KINDS = {"html": "text/html", "css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
 _PREDICT = "/v1/models/{model}/predict"
 
 Name = Annotated[str, Path(alias="model", description="Name of a model.")]
@@ -56,7 +50,7 @@ def create_app(
     """
     settings = settings or ServerSettings()
     served = load_models(models)
-    coverages = {n: m.coverage if m.has_interval else None for n, m in served.items()}
+    coverages = {n: m.coverage if m.ensemble.head.has_interval else None for n, m in served.items()}
     monitor = Monitor(coverages, window=settings.window, remember=settings.remember)
     service = Service(served, settings, monitor)
     budget = Budget(settings.requests, settings.max_memory)
@@ -114,7 +108,7 @@ def _add_state(app: FastAPI, service: Service, monitor: Monitor) -> None:
     async def ready() -> Any:
         """Whether the models are compiled, so that predictions come without delay."""
         if not service.ready:
-            raise HTTPProblem(503, "the models are being compiled", {"Retry-After": "1"})
+            raise HTTPProblem(503, "the models are being compiled")
         return {"status": "ready"}
 
     @app.get(
@@ -194,7 +188,7 @@ def _add_page(app: FastAPI) -> None:
     page = (resources.files(calipers.serve) / "page").iterdir()
     shared = (pages.FOLDER / name for name in pages.ASSETS)
     files = {
-        file.name: (file.read_bytes(), _KINDS["." + file.name.rpartition(".")[2]])
+        file.name: (file.read_bytes(), _KINDS[file.name.rpartition(".")[2]])
         for file in (*page, *shared)
     }
 

@@ -17,13 +17,11 @@ from typing import Any, NamedTuple, TypeVar, cast
 from calipers.serve._models import Piece, ServedPrediction
 
 _SMALL = 2**16  # bytes to read, or numbers to write, up to which no thread is used
-
 # A batch is predicted without a thread if it has at most this many rows and numbers in its
 # response, and the last such one took at most this many seconds.
 _FEW_ROWS, _FEW_NUMBERS, _QUICK = 8, 400, 0.005
 
-LARGE = _SMALL + 1
-"""The size to give for work of unknown size."""
+LARGE = _SMALL + 1  # to give for work of unknown size
 
 T = TypeVar("T")
 
@@ -83,14 +81,10 @@ class Batcher:
         self._quick = False  # until it has been measured
 
     def __len__(self) -> int:
-        """Number of queued pieces."""
         return len(self._waiting)
 
     async def submit(self, piece: Piece, numbers: int = 0) -> ServedPrediction:
-        """Return the result of a piece; on cancellation, it is removed from the queue.
-
-        ``numbers`` is the count of numbers in the response to its request.
-        """
+        """Return the result of a piece; ``numbers`` counts those in the response to its request."""
         future: asyncio.Future[ServedPrediction] = asyncio.get_running_loop().create_future()
         self._waiting.append(_Waiting(piece, numbers, future))
         if self._task is None:

@@ -108,13 +108,11 @@ class Connection(HttpToolsProtocol):
             self._cycles.append(self.cycle)
 
     def on_body(self, body: bytes) -> None:
-        """Count a part of a body."""
         self._body += len(body)
         self._overhead -= len(body)
         super().on_body(body)
 
     def on_message_complete(self) -> None:
-        """Reset the counts."""
         self._body, self._overhead, self._in_body = 0, 0, False
         super().on_message_complete()
 
@@ -131,7 +129,6 @@ class Connection(HttpToolsProtocol):
         self.pipeline.clear()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Cancel the timers and pending requests."""
         self._give_up()
         super().connection_lost(exc)
         for timer in (self._idle_limit, self._write_limit):

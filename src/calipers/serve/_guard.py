@@ -18,14 +18,9 @@ from calipers.tables import Reserve
 
 logger = logging.getLogger(__name__)
 
-OPEN_PATHS = ("/", "/health", "/ready")
-"""Paths that need no token, in addition to the files of the page."""
-
 PAGE_FILES = "/page/"
-
-ACCOUNT = "calipers.account"
-"""Key of the scope of a request under which its account is found."""
-
+OPEN_PATHS = ("/", "/health", "/ready")  # need no token, nor do the files of the page
+ACCOUNT = "calipers.account"  # key of the scope of a request under which its account is found
 _SMALL = 2**16  # bytes of a response that are not counted, so that probes are always answered
 _CHUNK = 2**18  # bytes of a response that are sent to a connection at a time
 
@@ -56,20 +51,15 @@ class Budget:
         self.requests = self.used = 0
 
     def change(self, requests: int, size: int) -> None:
-        """Take or release slots and bytes."""
         with self._lock:
             if requests > 0 and self.requests + requests > self._most:
-                raise HTTPProblem(
-                    429,
-                    f"{self._most} requests are already being processed: try again",
-                    {"Retry-After": "1"},
-                )
+                problem = f"{self._most} requests are already being processed: try again"
+                raise HTTPProblem(429, problem)
             if size > 0 and self.used + size > self.size:
                 raise HTTPProblem(
                     503,
                     f"other requests use up the {self.size:,} bytes of memory that all requests "
                     "may take: try again, or send fewer rows",
-                    {"Retry-After": "1"},
                 )
             self.requests += requests
             self.used += size
@@ -80,17 +70,11 @@ class Account:
 
     def __init__(self, budget: Budget) -> None:
         self._budget = budget
-        self._requests = self._bytes = 0
-
-    @property
-    def admitted(self) -> bool:
-        """Whether the request holds a slot."""
-        return self._requests > 0
+        self.requests = self._bytes = 0
 
     def admit(self) -> None:
-        """Take a slot."""
         self._budget.change(1, 0)
-        self._requests += 1
+        self.requests = 1
 
     def reserve(self, size: int) -> None:
         """Reserve bytes that are about to be allocated."""
@@ -104,9 +88,8 @@ class Account:
         self._bytes += size
 
     def close(self) -> None:
-        """Release everything."""
-        self._budget.change(-self._requests, -self._bytes)
-        self._requests = self._bytes = 0
+        self._budget.change(-self.requests, -self._bytes)
+        self.requests = self._bytes = 0
 
 
 class Guard:
@@ -115,12 +98,10 @@ class Guard:
     def __init__(
         self, app: ASGIApp, settings: ServerSettings, monitor: Monitor, budget: Budget
     ) -> None:
-        self._app, self._settings, self._monitor = app, settings, monitor
-        self._budget = budget
+        self._app, self._settings, self._monitor, self._budget = app, settings, monitor, budget
         self._token = None if settings.token is None else _digest(settings.token.encode())
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Handle one request."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -131,7 +112,7 @@ class Guard:
             if message["type"] == "http.response.start":
                 headers = MutableHeaders(scope=message)
                 size = int(headers.get("content-length", 0))
-                if size > _SMALL and not account.admitted:  # others are counted already
+                if size > _SMALL and not account.requests:  # others are counted already
                     account.reserve(size)
                 status = message["status"]
                 for name, value in _HEADERS.items():
@@ -155,7 +136,7 @@ class Guard:
 
     def _check(self, scope: Scope) -> None:
         headers, path = Headers(scope=scope), scope["path"]
-        name = _host(headers.get("host", ""))
+        name = re.sub(":[0-9]+$", "", headers.get("host", "")).lower().rstrip(".")
         if self._settings.allowed_hosts and name not in self._settings.allowed_hosts:
             raise HTTPProblem(
                 421, f"this server does not allow the host name {name[:100]!r}: see --allow-host"
@@ -188,12 +169,6 @@ def _digest(token: bytes) -> bytes:
     return hashlib.sha256(token).digest()
 
 
-def _host(header: str) -> str:
-    """Return a Host header without its port."""
-    name, colon, port = header.rpartition(":")
-    return (name if colon and port.isdigit() else header).lower().rstrip(".")
-
-
 def _problem_of(error: Exception) -> HTTPProblem:
     """Return the problem document of an error; details that callers must not see are logged."""
     if isinstance(error, HTTPProblem):
@@ -201,15 +176,12 @@ def _problem_of(error: Exception) -> HTTPProblem:
     logger.error("a request failed", exc_info=error)
     if isinstance(error, MemoryError):  # pyarrow's own is one
         detail = "the server has no memory left: try again later, or send fewer rows"
-        return HTTPProblem(503, detail, {"Retry-After": "1"})
+        return HTTPProblem(503, detail)
     return HTTPProblem(500, "an internal error occurred in the server; see its log")
 
 
 async def read_body(request: Request, most: int, reserve: Reserve) -> bytes:
-    """Return the body of a request, of at most ``most`` bytes, whatever length it states.
-
-    ``reserve`` is called with the number of bytes before they are kept.
-    """
+    """Return the body of a request: at most ``most`` bytes, whatever it states, reserved first."""
     too_long = HTTPProblem(413, f"the body is longer than the {most:,} bytes that are allowed")
     if request.headers.get("content-encoding", "identity").lower() != "identity":
         raise HTTPProblem(415, "the body is compressed: send it uncompressed")

@@ -99,16 +99,6 @@ class Served:
         """Coverage of intervals if none is requested."""
         return float(self.ensemble.coverage)
 
-    @property
-    def has_interval(self) -> bool:
-        """Whether it gives intervals, not only point predictions."""
-        return self.ensemble.head.has_interval
-
-    @property
-    def has_distribution(self) -> bool:
-        """Whether it gives intervals of any coverage, quantiles and densities."""
-        return self.ensemble.gives_distribution
-
     def check_labels(self, y: FloatArray) -> None:
         """Refuse labels outside given bounds or the domain of the target map; NaN means none."""
         labels = y[~np.isnan(y)]
@@ -150,7 +140,7 @@ class Served:
                 bounds = np.stack(prediction.bounds(self.coverage), axis=1)
             if wanted is not None:  # without the model's own coverage
                 prediction = prediction.with_coverages(len(wanted))
-            known = (rows, version) if self.has_distribution else ()
+            known = (rows, version) if ensemble.gives_distribution else ()
             served[i] = ServedPrediction(prediction, part, bounds, *known)
         return [served[i] for i in range(len(pieces))]
 
@@ -165,9 +155,10 @@ class Served:
 
     def _with_own_coverage(self, query: Query) -> Query:
         """Return the query with the model's own coverage added, which the monitor watches."""
-        if query.coverages is None or self.coverage in query.coverages or not self.has_interval:
+        has_interval, coverages = self.ensemble.head.has_interval, query.coverages
+        if coverages is None or self.coverage in coverages or not has_interval:
             return query
-        return replace(query, coverages=(*query.coverages, self.coverage))
+        return replace(query, coverages=(*coverages, self.coverage))
 
     @cached_property
     def example(self) -> dict[str, Any]:
@@ -177,9 +168,8 @@ class Served:
     def warm_up(self) -> None:
         """Compile the programs that the first request would otherwise wait for."""
         row = {name: np.array([value]) for name, value in self.example.items()}
-        query = (
-            Query((0.5, 0.9), (0.5,), members=True, density=3) if self.has_distribution else Query()
-        )
+        every = Query((0.5, 0.9), (0.5,), members=True, density=3)
+        query = every if self.ensemble.gives_distribution else Query()
         [result] = self.predict([Piece(row, 1, query)])
         if isinstance(result, Exception):
             raise result
@@ -203,10 +193,7 @@ class Served:
             self._is_unsaved = True
 
     def save(self) -> None:
-        """Save updates that are not saved yet; the folder is replaced atomically.
-
-        If saving fails, the next call tries again.
-        """
+        """Save updates that are not saved yet, also those of a call that failed."""
         if self._is_unsaved and self.folder is not None:
             self.model.save(self.folder)
             self._is_unsaved = False
@@ -222,8 +209,8 @@ class Served:
         calibrations = self.ensemble.calibrations
         return {
             "name": self.name,
-            "coverage": self.coverage if self.has_interval else None,
-            "any_coverage": self.has_distribution,
+            "coverage": self.coverage if self.ensemble.head.has_interval else None,
+            "any_coverage": self.ensemble.gives_distribution,
             "members": len(self.ensemble.bank),
             "calibration_rows": calibrations[-1].n_rows if calibrations else None,
             "adapted": any(isinstance(c, AdaptiveCoverage) for c in calibrations),

@@ -71,7 +71,11 @@ class Ring:
         self.lower[at], self.upper[at], self.labelled[at] = lower, upper, False
         self.version[at] = version
         if inputs is not None and inputs.size:
-            self._keep_inputs(at, inputs)
+            if not len(self._inputs):
+                rows = max(1, min(capacity, _MOST_NUMBERS // inputs.shape[1]))
+                self._inputs, self._owner = np.zeros((rows, inputs.shape[1])), np.full(rows, -1)
+            rows_at = at % len(self._inputs)
+            self._inputs[rows_at], self._owner[rows_at] = inputs, at
         plain = struct.pack(">QI", self._rows, count)
         self._rows += count
         return base64.urlsafe_b64encode(plain + self._seal(plain)).decode()
@@ -89,14 +93,6 @@ class Ring:
         if start < self._rows - len(self.lower):
             return None
         return (start + np.arange(count)) % len(self.lower)
-
-    def _keep_inputs(self, at: NDArray[np.intp], inputs: FloatArray) -> None:
-        if not len(self._inputs):
-            rows = max(1, min(len(self.lower), _MOST_NUMBERS // inputs.shape[1]))
-            self._inputs = np.zeros((rows, inputs.shape[1]))
-            self._owner = np.full(rows, -1)
-        rows_at = at % len(self._inputs)
-        self._inputs[rows_at], self._owner[rows_at] = inputs, at
 
     def inputs(self, at: NDArray[np.intp]) -> tuple[NDArray[np.bool_], FloatArray]:
         """Return which of some positions still have their inputs, and these inputs."""
@@ -164,7 +160,7 @@ class Watch:
         parts, self._fresh = self._fresh, []
         if not parts:
             return None
-        inputs, labels, versions = (np.concatenate(part) for part in zip(*parts, strict=True))
+        inputs, labels, versions = map(np.concatenate, zip(*parts, strict=True))
         return inputs, labels, versions
 
 
@@ -209,7 +205,6 @@ class Monitor:
                 gauge.labels(name).set_function(partial(self.watches[name].rolling, key))
 
     def learnt(self, name: str, alarm: Martingale) -> None:
-        """Set the metrics of the alarm."""
         self.alarm.labels(name).set(float(alarm.alarm))
         self.evidence.labels(name).set(alarm.log10)
 

@@ -12,19 +12,19 @@ from calipers.serve._bodies import ARROW_FILE, ARROW_STREAM, CSV, JSON
 from calipers.serve._models import Served
 from calipers.serve._schemas import LabelsRequest, PredictRequest, PredictResponse
 
-_REFERENCE = "#/components/schemas/{model}"
+_SCHEMAS = "#/components/schemas/"
 _BINARY = {"schema": {"type": "string", "format": "binary"}}
-_TYPES: dict[str, dict[str, Any]] = {
-    "number": {"type": ["number", "null"]},
-    "boolean": {"type": ["boolean", "null"]},
-    "date": {"type": ["string", "null"]},
+_TYPES = {
+    "number": ["number", "null"],
+    "boolean": ["boolean", "null"],
+    "date": ["string", "null"],
 }
 
 PREDICT_RESPONSES: dict[int | str, dict[str, Any]] = {
     200: {
         "description": "Predictions in the order of the rows.",
         "content": {
-            JSON: {"schema": {"$ref": _REFERENCE.format(model="PredictResponse")}},
+            JSON: {"schema": {"$ref": f"{_SCHEMAS}PredictResponse"}},
             CSV: {"schema": {"type": "string"}},
             ARROW_STREAM: _BINARY,
             ARROW_FILE: _BINARY,
@@ -55,12 +55,21 @@ def _complete(document: dict[str, Any], models: Mapping[str, Served], needs_toke
         schemas.pop(name, None)
     schemas["Problem"] = problems.SCHEMA
     for model in (PredictRequest, PredictResponse, LabelsRequest):
-        schema = model.model_json_schema(ref_template=_REFERENCE)
+        schema = model.model_json_schema(ref_template=_SCHEMAS + "{model}")
         schemas.update(schema.pop("$defs", {}))
         schemas[model.__name__] = schema
-    rows = {f"Row_{name}": _row(served) for name, served in models.items()}
+    rows = {
+        f"Row_{name}": {
+            "type": "object",
+            "required": [column.name for column in served.inputs],
+            "properties": {column.name: _property(column) for column in served.inputs},
+            "additionalProperties": True,
+            "example": served.example,
+        }
+        for name, served in models.items()
+    }
     schemas.update(rows)
-    choices = [{"$ref": _REFERENCE.format(model=name)} for name in rows]
+    choices = [{"$ref": _SCHEMAS + name} for name in rows]
     row = choices[0] if len(choices) == 1 else {"anyOf": choices}
     schemas["PredictRequest"]["properties"]["rows"]["oneOf"][0]["items"] = row
     for path, item in document["paths"].items():
@@ -86,20 +95,16 @@ def _complete_operation(
     if path.endswith("/predict"):
         operation["requestBody"] = _predict_body(models)
     if path.endswith("/labels"):
-        schema = {"$ref": _REFERENCE.format(model="LabelsRequest")}
         example = {"labels": [{"id": "AAAAAAAAAAAAAAABpiPr9m1LQ0hh", "y": 151.0}]}
-        operation["requestBody"] = {
-            "required": True,
-            "content": {JSON: {"schema": schema, "example": example}},
-        }
+        content = {JSON: {"schema": {"$ref": f"{_SCHEMAS}LabelsRequest"}, "example": example}}
+        operation["requestBody"] = {"required": True, "content": content}
 
 
 def _predict_body(models: Mapping[str, Served]) -> dict[str, Any]:
-    schema = {"$ref": _REFERENCE.format(model="PredictRequest")}
     examples = {}
     for name, served in models.items():
         value: dict[str, Any] = {"rows": [served.example]}
-        if served.has_distribution:
+        if served.ensemble.gives_distribution:
             value |= {"coverage": [0.5, 0.95], "quantiles": [0.1, 0.9]}
         examples[name] = {"summary": f"A typical row of {name}", "value": value}
     first = next(iter(models.values())).example
@@ -107,7 +112,7 @@ def _predict_body(models: Mapping[str, Served]) -> dict[str, Any]:
     return {
         "required": True,
         "content": {
-            JSON: {"schema": schema, "examples": examples},
+            JSON: {"schema": {"$ref": f"{_SCHEMAS}PredictRequest"}, "examples": examples},
             CSV: {"schema": {"type": "string"}, "example": "\n".join(table) + "\n"},
             ARROW_STREAM: _BINARY,
             ARROW_FILE: _BINARY,
@@ -115,21 +120,9 @@ def _predict_body(models: Mapping[str, Served]) -> dict[str, Any]:
     }
 
 
-def _row(served: Served) -> dict[str, Any]:
-    """Return the schema of a row of a model."""
-    return {
-        "type": "object",
-        "required": [column.name for column in served.inputs],
-        "properties": {column.name: _property(column) for column in served.inputs},
-        "additionalProperties": True,
-        "example": served.example,
-    }
-
-
 def _property(column: Column) -> dict[str, Any]:
-    schema: dict[str, Any] = dict(
-        _TYPES.get(column.kind, {"type": ["string", "number", "boolean", "null"]})
-    )
+    types = _TYPES.get(column.kind, ["string", "number", "boolean", "null"])
+    schema: dict[str, Any] = {"type": types}
     if column.kind in ("number", "date"):
         schema["description"] = f"In training from {column.low} to {column.high}."
     if column.categories:

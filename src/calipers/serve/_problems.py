@@ -13,20 +13,20 @@ _LONGEST = 2_000  # characters of a detail: a quoted value may be of any length
 
 
 class HTTPProblem(Exception):  # noqa: N818 - the name in RFC 9457
-    """An error with an HTTP status, and a detail that says what is wrong with the request."""
+    """An error with an HTTP status, and a detail that says what is wrong with the request.
+
+    Statuses that another attempt may change ask for it after a second, unless headers say when.
+    """
 
     def __init__(self, status: int, detail: str, headers: Mapping[str, str] | None = None) -> None:
         detail = detail if len(detail) <= _LONGEST else f"{detail[:_LONGEST]}..."
         super().__init__(detail)
-        self.status, self.detail, self.headers = status, detail, dict(headers or {})
+        retry = {"Retry-After": "1"} if status in (429, 503) else {}
+        self.status, self.detail, self.headers = status, detail, retry | dict(headers or {})
 
     def response(self) -> JSONResponse:
-        """Return the response."""
-        body = {
-            "title": HTTPStatus(self.status).phrase,
-            "status": self.status,
-            "detail": self.detail,
-        }
+        title = HTTPStatus(self.status).phrase
+        body = {"title": title, "status": self.status, "detail": self.detail}
         return JSONResponse(body, self.status, self.headers, MEDIA_TYPE)
 
 

@@ -109,17 +109,12 @@ def _block(served: Served, answer: ServedPrediction) -> list[dict[str, Any]]:
         elif field.name == "density":
             columns["density"] = _dicts(x=values[:, 0].tolist(), y=values[:, 1].tolist())
         elif field.name == "atoms":
-            columns["atoms"] = [_atoms(row) for row in values]
+            atoms = [row[:, np.isfinite(row[0])].tolist() for row in values]  # without padding
+            columns["atoms"] = [{"x": value, "mass": mass} for value, mass in atoms]
         else:
             columns[field.name] = values.tolist()
     columns["outside"] = _outside(served, answer)
     return _dicts(**columns)
-
-
-def _atoms(row: Any) -> dict[str, list[float]]:
-    """Return the atoms of one row, without the padding of the array."""
-    value, mass = row[:, np.isfinite(row[0])].tolist()
-    return {"x": value, "mass": mass}
 
 
 def _objects(prediction: Prediction, name: str) -> list[list[dict[str, Any]]]:
@@ -158,16 +153,9 @@ def as_frame(served: Served, answer: ServedPrediction, kept: Any = None) -> Any:
     frame = pd.DataFrame(columns)
     if kept is None:
         return frame
-    taken = set(kept.columns)
-    renamed = {name: _free(name, taken) for name in frame.columns}
-    return pd.concat([kept.reset_index(drop=True), frame.rename(columns=renamed)], axis=1)
-
-
-def _free(name: str, taken: set[str]) -> str:
-    """Return a name that is not taken."""
-    while name in taken:
-        name = f"{name}_predicted"
-    return name
+    while taken := set(frame.columns) & set(kept.columns):
+        frame = frame.rename(columns={name: f"{name}_predicted" for name in taken})
+    return pd.concat([kept.reset_index(drop=True), frame], axis=1)
 
 
 def write_frame(frame: Any, kind: str) -> bytes:

@@ -72,10 +72,8 @@ class AddressFields(QueryFields):
     )
 
 
-class PredictRequest(QueryFields):
+class PredictRequest(QueryFields, _Strict):
     """Rows, and what to predict for each of them."""
-
-    model_config = ConfigDict(extra="forbid")
 
     rows: SkipValidation[Rows] = Field(
         description="Objects with the names of the inputs as keys, other keys are ignored; or "

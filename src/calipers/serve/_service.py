@@ -12,29 +12,14 @@ from starlette.responses import Response
 
 from calipers.prediction import Query
 from calipers.preprocessing import DataError
+from calipers.serve import _bodies as bodies, _responses as responses
 from calipers.serve._batching import LARGE, Batcher, offload
-from calipers.serve._bodies import (
-    JSON,
-    columns_of,
-    frame_columns,
-    frame_of,
-    media_type,
-    read_table,
-)
+from calipers.serve._bodies import JSON, media_type
 from calipers.serve._guard import ACCOUNT, Account, read_body
 from calipers.serve._json import read_labels, read_request
 from calipers.serve._models import Columns, Piece, Served, ServedPrediction, join
 from calipers.serve._monitor import Monitor
 from calipers.serve._problems import HTTPProblem, problem_of_table
-from calipers.serve._responses import (
-    as_frame,
-    as_json,
-    kept_bytes,
-    negotiate,
-    numbers_bytes,
-    outside_bytes,
-    write_frame,
-)
 from calipers.serve._schemas import AddressFields
 from calipers.serve._settings import ServerSettings
 from calipers.tables import Reserve, TableError, TableLimits
@@ -92,7 +77,6 @@ class Service:
 
     @property
     def limits(self) -> dict[str, float]:
-        """Limits of a request."""
         s = self._settings
         return {
             "bytes": s.max_body,
@@ -102,7 +86,6 @@ class Service:
         }
 
     def model(self, name: str) -> Served:
-        """Return a model by its name."""
         if name not in self.models:
             names = ", ".join(map(repr, self.models))
             raise HTTPProblem(404, f"there is no model {name[:100]!r}; the models are {names}")
@@ -116,11 +99,8 @@ class Service:
                 yield
         except TimeoutError:
             limit = f"{self._settings.timeout:g} s"
-            raise HTTPProblem(
-                503,
-                f"the response took longer than {limit}: send fewer rows at a time",
-                {"Retry-After": "1"},
-            ) from None
+            problem = f"the response took longer than {limit}: send fewer rows at a time"
+            raise HTTPProblem(503, problem) from None
         except DataError as error:
             raise HTTPProblem(422, str(error)) from None
         except TableError as error:
@@ -141,13 +121,13 @@ class Service:
         served = self.model(name)
         account: Account = request.scope[ACCOUNT]
         sent = media_type(request.headers.get("content-type", ""))
-        wanted = negotiate(request.headers.get("accept"), sent)
+        wanted = responses.negotiate(request.headers.get("accept"), sent)
         body = await self._body(request, account)
         async with self._in_time():
             size = len(body) if sent == JSON else LARGE  # few bytes of a table may hold many cells
             table = await offload(size, self._read, served, body, sent, fields, account.reserve)
             answer = await self._predict(served, table)
-            account.reserve(outside_bytes(served, answer))
+            account.reserve(responses.outside_bytes(served, answer))
             key = self._monitor.predicted(name, answer) if table.record else None
             size = table.numbers if table.frame is None else LARGE
             content = await offload(size, _written, served, answer, table, key, wanted)
@@ -170,15 +150,18 @@ class Service:
             request = read_request(body, limits, reserve)
             query, rows = request.to_query(), len(request.rows)
             numbers = self._checked(served, rows, query)
-            reserve(numbers_bytes(numbers, rows))
-            return _Table(columns_of(request.rows, served), rows, numbers, query, request.record)
+            reserve(responses.numbers_bytes(numbers, rows))
+            return _Table(
+                bodies.columns_of(request.rows, served), rows, numbers, query, request.record
+            )
         fields = fields or AddressFields.model_validate({})
-        query, table = fields.to_query(), read_table(body, sent, limits, reserve)
+        query, table = fields.to_query(), bodies.read_table(body, sent, limits, reserve)
         numbers = self._checked(served, table.num_rows, query)
-        reserve(numbers_bytes(numbers, table.num_rows) + fields.keep * kept_bytes(table))
-        frame = frame_of(table)
-        columns, kept = frame_columns(frame, served), frame if fields.keep else None
-        return _Table(columns, len(frame), numbers, query, fields.record, kept)
+        kept = responses.kept_bytes(table) if fields.keep else 0
+        reserve(responses.numbers_bytes(numbers, table.num_rows) + kept)
+        frame = bodies.frame_of(table)
+        columns, first = bodies.frame_columns(frame, served), frame if fields.keep else None
+        return _Table(columns, len(frame), numbers, query, fields.record, first)
 
     def _checked(self, served: Served, rows: int, query: Query) -> int:
         """Return the count of numbers in a response; refuse too many, and unsupported queries."""
@@ -267,5 +250,5 @@ def _written(
     served: Served, answer: ServedPrediction, table: _Table, key: str | None, kind: str
 ) -> bytes:
     if kind == JSON:
-        return as_json(served, answer, table.numbers, key)
-    return write_frame(as_frame(served, answer, table.frame), kind)
+        return responses.as_json(served, answer, table.numbers, key)
+    return responses.write_frame(responses.as_frame(served, answer, table.frame), kind)

@@ -3,7 +3,7 @@
 import ipaddress
 import re
 import sys
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
 SHORTEST_TOKEN = 16
 
@@ -57,16 +57,20 @@ class ServerSettings:
     adapt: bool = False
 
     def __post_init__(self) -> None:
-        for field in fields(self):
-            value = getattr(self, field.name)
-            if isinstance(value, bool):
-                continue
-            if isinstance(value, int | float) and value <= 0 and field.name != "remember":
-                raise ValueError(f"{field.name} must be positive, got {value}")
+        for name, value in vars(self).items():
+            if type(value) in (int, float) and value <= 0 and name != "remember":
+                raise ValueError(f"{name} must be positive, got {value}")
         if self.remember < 0:
             raise ValueError(f"remember must not be negative, got {self.remember}")
-        if self.token is not None:
-            _check_token(self.token)
+        if self.token is not None and not re.fullmatch(r"[A-Za-z0-9._~+/=-]+", self.token):
+            raise ValueError(
+                "a token must consist of letters, digits and . _ ~ + / = -, as HTTP headers allow"
+            )
+        if self.token is not None and len(self.token) < SHORTEST_TOKEN:
+            raise ValueError(
+                f"a token must have at least {SHORTEST_TOKEN} characters, got {len(self.token)}; "
+                "`openssl rand -hex 32` makes a good one"
+            )
 
     @property
     def connections(self) -> int:
@@ -82,18 +86,6 @@ class ServerSettings:
     def requests(self) -> int:
         """Requests at a time; the other connections are left for probes."""
         return min(self.max_requests, max(1, self.connections * 3 // 4))
-
-
-def _check_token(token: str) -> None:
-    if not re.fullmatch(r"[A-Za-z0-9._~+/=-]+", token):
-        raise ValueError(
-            "a token must consist of letters, digits and . _ ~ + / = -, as HTTP headers allow"
-        )
-    if len(token) < SHORTEST_TOKEN:
-        raise ValueError(
-            f"a token must have at least {SHORTEST_TOKEN} characters, got {len(token)}; "
-            "`openssl rand -hex 32` makes a good one"
-        )
 
 
 def is_loopback(host: str) -> bool:

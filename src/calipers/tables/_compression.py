@@ -13,8 +13,7 @@ from typing import Any, BinaryIO, NoReturn
 
 from calipers.tables._source import TableError
 
-DAMAGED = (OSError, EOFError, ValueError, zlib.error, lzma.LZMAError)
-"""Exceptions that reading damaged data may raise."""
+DAMAGED = (OSError, EOFError, ValueError, zlib.error, lzma.LZMAError)  # from damaged data
 
 
 @dataclass(frozen=True)
@@ -106,7 +105,6 @@ class TextStream(io.RawIOBase):
         self._ready, self._lines, self.quotes, self._start = b"", 1, 0, True
 
     def readable(self) -> bool:
-        """Whether the stream can be read: always."""
         return True
 
     def readinto(self, buffer: Any) -> int:

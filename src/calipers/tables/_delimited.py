@@ -173,7 +173,6 @@ class TextWriter:
         """Leave the file open, since the caller opened it."""
 
     def write_table(self, table: Any) -> None:
-        """Write some rows."""
         self._write([self._cells(column) for column in table.columns])
 
     def _cells(self, column: Any) -> Any:

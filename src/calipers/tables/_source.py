@@ -13,10 +13,8 @@ if TYPE_CHECKING:  # the command line, which lists the formats, starts faster wi
 
     from calipers.preprocessing import DataError
 
-STANDARD = "-"
-"""The name of standard input and output."""
-BODY = "the body"
-"""The name of bytes in memory in error messages."""
+STANDARD = "-"  # the name of standard input and output
+BODY = "the body"  # the name of bytes in memory in error messages
 
 
 class TableError(ValueError):
@@ -146,7 +144,6 @@ class TableLimits:
         return 4 * self.body
 
     def check(self, rows: int, columns: int) -> None:
-        """Refuse a table that is too large."""
         if columns > self.columns:
             raise too_large(f"the table has more than {self.columns:,} columns")
         if rows > self.rows:
