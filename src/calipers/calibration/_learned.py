@@ -1,6 +1,6 @@
 """Result of online learning from a stream, and the shifting of distributions that it needs."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -8,7 +8,6 @@ from numpy.typing import ArrayLike
 from scipy.special import ndtri
 
 from calipers import _checks as checks
-from calipers._blocks import blockwise
 from calipers._checks import FloatArray
 from calipers.calibration._calibrated import CalibratedMixture
 from calipers.calibration._level_map import KnotMap, MixtureRows
@@ -68,7 +67,7 @@ class Learned:
 def shifted(dist: NetworkDistribution, by: FloatArray) -> NetworkDistribution:
     """Distributions with their location moved by ``by``."""
     if isinstance(dist, CalibratedMixture):
-        return dist.with_mixture(shifted(dist.mixture, by), dist.local)
+        return replace(dist, mixture=shifted(dist.mixture, by))
     parts = dist.components
     moved = SplitNormal(parts.loc + by, parts.left_scale, parts.right_scale)
     return SplitNormalMixture(moved, dist.weights, per_network=dist.per_network)
@@ -76,10 +75,8 @@ def shifted(dist: NetworkDistribution, by: FloatArray) -> NetworkDistribution:
 
 def values_of_scores(dist: NetworkDistribution, scores: FloatArray) -> FloatArray:
     """Value of each row that has the given normal score in its distribution."""
-    if isinstance(dist, CalibratedMixture):
-        return dist._apply(MixtureRows.values, scores)
-    of_block, members = dist.in_blocks(mixture_values)
-    return blockwise(of_block, (scores,), members)
+    calibrated = isinstance(dist, CalibratedMixture)
+    return dist.apply(MixtureRows.values if calibrated else mixture_values, scores)
 
 
 def median_and_scale(dist: NetworkDistribution) -> tuple[FloatArray, FloatArray]:

@@ -176,24 +176,21 @@ class AdaptiveCoverage(Calibrator):
         )
 
     def to_arrays(self) -> dict[str, NDArray[np.generic]]:
-        """State to store, as plain arrays."""
         arrays = {key: np.asarray(getattr(part, field)) for key, part, field in _arrays(self)}
         return {"base_rows": np.asarray(self.base_rows), **arrays}
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, ArrayLike]) -> Self:
         """Restore a state from `to_arrays`; raise `SchemaError` if it is malformed."""
-        stored = {name: np.asarray(array) for name, array in arrays.items()}
-        rows = array_of(stored, "base_rows", "iu", ())
-        within("base_rows", rows, 0, 2.0**53)
-        inputs = array_of(stored, "shift.center", "f").shape
+        rows = array_of(arrays, "base_rows", "iu", (), 0, 2.0**53)
+        inputs = array_of(arrays, "shift.center", "f").shape
         if len(inputs) != 1:
             refuse("array 'shift.center'", "a list", inputs)
         state = cls.start(int(rows), np.zeros(inputs), np.ones(inputs))
         if state.shift.center.shape != inputs:
             refuse("array 'shift.center'", "of fewer inputs", inputs)
         for key, part, field in _arrays(state):
-            array = array_of(stored, key, "f", np.shape(getattr(part, field)))
+            array = array_of(arrays, key, "f", np.shape(getattr(part, field)))
             _check(key, array)
             setattr(part, field, np.array(array, dtype=np.float64))
         with np.errstate(over="ignore"):

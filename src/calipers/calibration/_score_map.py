@@ -180,7 +180,6 @@ class Calibration(Calibrator):
         return self.to_score(v)
 
     def to_arrays(self) -> dict[str, NDArray[Any]]:
-        """State to store, as plain arrays."""
         values = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "row_weight"}
         arrays = {name: np.asarray(value) for name, value in values.items() if value is not None}
         ratio = self.row_weight
@@ -189,13 +188,13 @@ class Calibration(Calibrator):
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, ArrayLike]) -> Self:
         """Restore a calibration from `to_arrays`; raise `SchemaError` if it is malformed."""
-        stored = {name: np.asarray(array) for name, array in arrays.items()}
-        check_arrays(stored)
-        scores, mass, share = (stored[n].astype(np.float64) for n in ("scores", "mass", "share"))
+        check_arrays(arrays)
+        values = {name: np.asarray(array) for name, array in arrays.items()}
+        scores, mass, share = (values[n].astype(np.float64) for n in ("scores", "mass", "share"))
         names = ("total_weight", "n_rows", "tail_slope", "strict", "n_effective", "n_independent")
-        numbers = {name: stored[name].item() for name in names if name in stored}
+        numbers = {name: values[name].item() for name in names if name in values}
         numbers.setdefault("n_effective", float(numbers["n_rows"]))  # absent from older folders
-        ratio = DensityRatio.from_arrays(stored) if "ratio.coef" in stored else None
+        ratio = DensityRatio.from_arrays(arrays) if "ratio.coef" in arrays else None
         return cls(scores, mass, share, row_weight=ratio, **numbers)
 
     def score_of_level(self, p: ArrayLike, weight: ArrayLike | None = None) -> FloatArray:
