@@ -158,13 +158,13 @@ class SplitNormalMixture(ClosedForm):
 
         The options are those of `blockwise`, or of `blockwise_ragged`.
         """
-        members, common = self.components._parameters, (self.weights[:, None],)
+        members: tuple[FloatArray, ...] = self.components._parameters
+        common = [self.weights[:, None]]
         if self.weights.ndim > 1:  # weights differ between rows
-            members, common = (*members, self.weights), ()
+            members, common = (*members, self.weights), []
 
         def of_block(*blocks: FloatArray) -> Any:
-            of_rows, of_members = blocks[: len(rows)], blocks[len(rows) :]
-            return function(*of_rows, Members(*of_members, *common))
+            return function(*blocks[: len(rows)], Members(*blocks[len(rows) :], *common))
 
         return (blockwise_ragged if ragged else blockwise)(of_block, rows, members, **options)
 
