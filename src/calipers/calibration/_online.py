@@ -144,10 +144,10 @@ class AdaptiveCoverage(Calibrator):
         median, scale = median_and_scale(dist)
         inputs = state.shift.standardised(np.zeros((len(target), 0)) if X is None else X)
         by, size, shifts, issued = np.zeros(len(target)), np.ones(len(target)), {}, {}
+        makers = [state] * len(target) if made_by is None else made_by
         for new, labelled in _lagged(len(target), delay):
             if new is not None:
-                predictor = state if made_by is None else made_by[new]
-                shifts[new] = predictor.shift.issue(inputs[new], scale[new])
+                shifts[new] = makers[new].shift.issue(inputs[new], scale[new])
                 by[new] = shifts[new][-1]
             if labelled is not None:
                 size[labelled] = state.shift.size(scale[labelled])
@@ -160,8 +160,7 @@ class AdaptiveCoverage(Calibrator):
         ends = _end_scores(moved, target, z, cells)
         for new, labelled in _lagged(len(target), delay):
             if new is not None:
-                predictor = state if made_by is None else made_by[new]
-                issued[new] = predictor.levels.issue()
+                issued[new] = makers[new].levels.issue()
                 knots[new] = issued[new].scores
             if labelled is not None:
                 past = issued.pop(labelled)

@@ -52,12 +52,9 @@ class Head(ABC):
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
-        fields = getattr(cls, "fields", None)
-        if (
-            fields
-            and not cls.split_normal
-            and fields not in (("lower", "point", "upper"), ("point",))
-        ):
+        fields = getattr(cls, "fields", ())
+        plain = fields in ((), ("lower", "point", "upper"), ("point",))
+        if not (plain or cls.split_normal):
             raise TypeError(
                 f"{cls.__name__}.fields must be ('lower', 'point', 'upper') or ('point',), or "
                 f"split_normal must name the fields of a density; got {fields}"
