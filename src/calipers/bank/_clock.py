@@ -23,7 +23,6 @@ class Clock:
 
     @property
     def limited(self) -> bool:
-        """Whether there is a limit."""
         return self.seconds < math.inf
 
     def until(self, fraction: float) -> float:

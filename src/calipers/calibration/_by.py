@@ -78,7 +78,6 @@ class Subgroups:
         return np.array([number.get(row.tobytes(), -1) for row in inputs + 0.0], np.intp)
 
     def to_arrays(self) -> dict[str, NDArray[Any]]:
-        """State to store, as plain arrays."""
         if self.label is not None:
             raise ValueError(
                 "the model was conformalized by a function, which cannot be stored; to save the "
@@ -122,7 +121,6 @@ class CalibrationBy(Calibrator):
     place: IntArray
 
     kind: ClassVar[str] = "by"
-    """Key in ``CALIBRATIONS``."""
     strict = True
 
     @classmethod
@@ -161,17 +159,14 @@ class CalibrationBy(Calibrator):
 
     @property
     def n_rows(self) -> int:
-        """Number of calibration rows."""
         return self.maps[0].n_rows
 
     @property
     def n_effective(self) -> float:
-        """Effective sample size of the calibration rows."""
         return self.maps[0].n_effective
 
     @property
     def total_weight(self) -> float:
-        """Sum of the calibration weights."""
         return self.maps[0].total_weight
 
     @property
@@ -194,7 +189,6 @@ class CalibrationBy(Calibrator):
         return self._by_map(z, number, Calibration.from_score)
 
     def supports(self, p: ArrayLike, number: ArrayLike | None = None) -> BoolArray:
-        """Whether a map has enough rows for the level ``p``."""
         return self._by_map(p, number, Calibration.supports).astype(np.bool_)
 
     def pieces_of_score(self, z: FloatArray, number: ArrayLike | None = None) -> Pieces:
@@ -223,7 +217,6 @@ class CalibrationBy(Calibrator):
         return result
 
     def fixed_scores(self, v: FloatArray) -> NoReturn:
-        """Raise ValueError: scores are not the same for every row."""
         raise ValueError("a model conformalized by subgroups of rows cannot be exported to ONNX")
 
     def to_arrays(self) -> dict[str, NDArray[Any]]:
@@ -237,7 +230,6 @@ class CalibrationBy(Calibrator):
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, ArrayLike]) -> Self:
-        """Restore a calibration from ``to_arrays``; raise ``SchemaError`` if it is malformed."""
         subgroups = Subgroups.from_arrays(arrays_under(arrays, "by."))
         place = array_of(arrays, "place", "iu", (len(subgroups),), 0, MAX_SUBGROUPS)
         count = int(place.max()) + 1

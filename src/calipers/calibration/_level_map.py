@@ -26,7 +26,6 @@ class Pieces(NamedTuple):
     rate: FloatArray
 
     def score(self, level: FloatArray) -> FloatArray:
-        """Scores of levels on these pieces."""
         with np.errstate(over="ignore"):
             return self.z + self.rate * (level - self.v)
 
@@ -120,7 +119,6 @@ class MixtureRows(NamedTuple):
     local: tuple[Any, ...]  # for each map, what it depends on: an array of shape (n,), or None
 
     def take(self, rows: IntArray) -> "MixtureRows":
-        """The subset ``rows``."""
         local = tuple(None if each is None else each[rows] for each in self.local)
         return self._replace(members=self.members.take(rows), local=local)
 

@@ -64,7 +64,6 @@ class AdaptiveCoverage(Calibrator):
     base_rows: int  #: Calibration rows of the model that is corrected.
 
     kind: ClassVar[str] = "adaptive"
-    """Key in ``CALIBRATIONS``."""
 
     @classmethod
     def start(
@@ -168,7 +167,6 @@ class AdaptiveCoverage(Calibrator):
         return Learned(state, moved, target, knots)
 
     def fixed_scores(self, v: FloatArray) -> FloatArray:
-        """Raise ValueError: scores change with every row."""
         raise ValueError(
             "a model that was updated online cannot be exported to ONNX: its correction changes "
             "with every row"
@@ -180,7 +178,6 @@ class AdaptiveCoverage(Calibrator):
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, ArrayLike]) -> Self:
-        """Restore a state from `to_arrays`; raise `SchemaError` if it is malformed."""
         rows = array_of(arrays, "base_rows", "iu", (), 0, 2.0**53)
         inputs = array_of(arrays, "shift.center", "f").shape
         if len(inputs) != 1:

@@ -74,7 +74,6 @@ class Calibration(Calibrator):
     n_independent: float | None = None
 
     kind: ClassVar[str] = "map"
-    """Key in ``CALIBRATIONS``."""
 
     @classmethod
     def from_scores(
@@ -187,7 +186,6 @@ class Calibration(Calibrator):
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, ArrayLike]) -> Self:
-        """Restore a calibration from `to_arrays`; raise `SchemaError` if it is malformed."""
         check_arrays(arrays)
         values = {name: np.asarray(array) for name, array in arrays.items()}
         scores, mass, share = (values[n].astype(np.float64) for n in ("scores", "mass", "share"))
@@ -234,7 +232,6 @@ class Calibration(Calibrator):
         return np.minimum(2.0 * w / (self.total_weight + w), 1.0)
 
     def supports(self, p: ArrayLike, weight: ArrayLike | None = None) -> BoolArray:
-        """Whether there are enough calibration rows for the level `p`."""
         level = checks.probability("p", p)
         tail = 2.0 * np.minimum(level, 1.0 - level)
         return np.asarray(tail >= self.smallest_alpha(weight) * (1.0 - ROUNDING))

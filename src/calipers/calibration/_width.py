@@ -69,7 +69,6 @@ class WidthCalibration(Calibrator):
     n_rows: int  #: Number of calibration rows.
 
     kind: ClassVar[str] = "width"
-    """Key in ``CALIBRATIONS``."""
 
     @classmethod
     def from_widths(
@@ -135,7 +134,6 @@ class WidthCalibration(Calibrator):
         return np.zeros(np.shape(p), np.bool_)  # the map after this one decides what is supported
 
     def fixed_scores(self, v: FloatArray) -> NoReturn:
-        """Raise ValueError: scores are not the same for every row."""
         raise ValueError("scores depend on the width of the prediction")
 
     def to_arrays(self) -> dict[str, NDArray[Any]]:
@@ -144,7 +142,6 @@ class WidthCalibration(Calibrator):
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, ArrayLike]) -> Self:
-        """Restore a calibration from ``to_arrays``; raise ``SchemaError`` if it is malformed."""
         edges = array_of(arrays, "edges", "f", None, -1e6, 1e6)
         if edges.ndim != 1 or len(edges) > 1000 or (np.diff(edges) <= 0).any():
             refuse("array 'edges'", "at most 1000 numbers in ascending order", edges)

@@ -18,7 +18,6 @@ def average(values: FloatArray, weights: FloatArray) -> FloatArray:
 
 
 def pdf(x: FloatArray, members: Members) -> FloatArray:
-    """Density."""
     return average(formulas.pdf(x, *members.parameters), members.weights)
 
 
@@ -33,22 +32,18 @@ mixture_logpdf = logpdf  # its name outside this module
 
 
 def cdf(x: FloatArray, members: Members) -> FloatArray:
-    """P(X <= x)."""
     return np.minimum(average(formulas.cdf(x, *members.parameters), members.weights), 1.0)
 
 
 def sf(x: FloatArray, members: Members) -> FloatArray:
-    """P(X > x)."""
     return np.minimum(average(formulas.sf(x, *members.parameters), members.weights), 1.0)
 
 
 def mean(members: Members) -> FloatArray:
-    """Weighted mean of the members' means."""
     return average(formulas.mean(*members.parameters), members.weights)
 
 
 def aleatoric_var(members: Members, *, per_network: int = 1) -> FloatArray:
-    """Mean of the networks' variances."""
     within = average(formulas.var(members.left, members.right), members.weights)
     if per_network == 1:
         return within
@@ -59,7 +54,6 @@ def aleatoric_var(members: Members, *, per_network: int = 1) -> FloatArray:
 
 
 def epistemic_var(members: Members, *, per_network: int = 1) -> FloatArray:
-    """Variance of the networks' means."""
     means, weights = formulas.mean(*members.parameters), members.weights
     if per_network > 1:
         means, weights = _by_network(means, weights, per_network)

@@ -35,7 +35,6 @@ class IntervalProblem(NamedTuple):
     members: Members
 
     def take(self, rows: IntArray) -> "IntervalProblem":
-        """The subset ``rows``."""
         return IntervalProblem(self.alpha[rows], self.members.take(rows))
 
     def upper_for(self, lower: FloatArray) -> FloatArray:
@@ -127,7 +126,6 @@ class Hills(NamedTuple):
     members: Members
 
     def take(self, which: IntArray) -> "Hills":
-        """The subset ``which`` of the hills."""
         before, mode, after = self.before[which], self.mode[which], self.after[which]
         return Hills(before, mode, after, self.members.take(which))
 

@@ -26,7 +26,6 @@ class Value(str):
     __array_ufunc__ = None  # arrays leave arithmetic to this class
 
     def __new__(cls, name: str, graph: "Graph", single: bool = False) -> Self:
-        """Name a value of a graph."""
         value = super().__new__(cls, name)
         value.graph, value.single = graph, single
         return value
@@ -88,7 +87,6 @@ class Graph:
         return Value(name, self, single)
 
     def constant(self, value: Any, dtype: Any = np.float64) -> Value:
-        """Add a constant."""
         name = self._name()
         self.constants.append(numpy_helper.from_array(np.asarray(value, dtype), name))
         return Value(name, self, dtype is np.float32)
@@ -110,11 +108,9 @@ class Graph:
         return self("Squeeze", value, self.integers(axis))
 
     def mean(self, value: str, axis: int = 0) -> Value:
-        """Mean along an axis."""
         return self("ReduceMean", value, axes=[axis], keepdims=0)
 
     def sum(self, value: str, axis: int = 0, *, keepdims: int = 0) -> Value:
-        """Sum along an axis."""
         return self("ReduceSum", value, self.integers(axis), keepdims=keepdims)
 
     def polynomial(self, x: Value, coefficients: Any) -> Value:

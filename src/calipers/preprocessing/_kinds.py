@@ -80,7 +80,6 @@ class Texts:
 
     @property
     def counts(self) -> NDArray[np.int64]:
-        """Number of rows of each level."""
         return np.bincount(self.codes[self.codes >= 0], minlength=len(self.levels))
 
     def by_row(self, values: FloatArray) -> FloatArray:
