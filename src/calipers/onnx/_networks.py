@@ -13,16 +13,8 @@ from typing import Any
 import numpy as np
 from onnx import TensorProto, ValueInfoProto, helper
 
+from calipers import networks
 from calipers.bank import Bank, BankPoints, ColumnPoints, Upgraded
-from calipers.networks import (
-    Around,
-    AroundPoint,
-    EmbeddedPerceptron,
-    Linear,
-    Perceptron,
-    Periodic,
-    PiecewiseLinear,
-)
 from calipers.onnx._graph import Graph, Value, array_info
 from calipers.preprocessing import (
     CYCLES,
@@ -185,7 +177,7 @@ def _of_bank(graph: Graph, bank: Bank, inputs: Value) -> dict[str, Value]:
     columns = [
         graph.squeezed(graph("Gather", raw, graph.integers(i), axis=2), 2) for i in range(head.size)
     ]
-    if isinstance(program.network, Around):
+    if isinstance(program.network, networks.Around):
         bounded = graph("Tanh", columns[program.network.point_at])
         columns[program.network.point_at] = bounded * program.network.reach
     scale = scaling.target_scale * units.target_scale
@@ -202,9 +194,9 @@ def _of_bank(graph: Graph, bank: Bank, inputs: Value) -> dict[str, Value]:
 
 def _module(graph: Graph, module: Any, x: Value) -> Value:
     """Rows of shape (members or 1, rows, inputs) through a module with a leading members axis."""
-    if isinstance(module, AroundPoint):
+    if isinstance(module, networks.AroundPoint):
         return _module(graph, module.network, x)
-    if isinstance(module, EmbeddedPerceptron):
+    if isinstance(module, networks.EmbeddedPerceptron):
         embedded = _periodic(graph, module.embedding, x)
         if module.segments is not None:
             embedded = graph("Concat", embedded, _segments(graph, module.segments, x), axis=2)
@@ -212,7 +204,7 @@ def _module(graph: Graph, module: Any, x: Value) -> Value:
         if module.skip is None:
             return raw
         return raw + graph("Gather", x, graph.integers(-1), axis=2) * module.skip[:, None]
-    if not isinstance(module, Perceptron):
+    if not isinstance(module, networks.Perceptron):
         raise ValueError(
             f"a network of type {type(module).__name__} cannot be exported to ONNX: only those of "
             "calipers.networks can"
@@ -223,11 +215,11 @@ def _module(graph: Graph, module: Any, x: Value) -> Value:
     return _linear(graph, last, x)
 
 
-def _linear(graph: Graph, layer: Linear, x: Value) -> Value:
+def _linear(graph: Graph, layer: networks.Linear, x: Value) -> Value:
     return graph("MatMul", x, layer.weight) + layer.bias[:, None]
 
 
-def _periodic(graph: Graph, embedding: Periodic, x: Value) -> Value:
+def _periodic(graph: Graph, embedding: networks.Periodic, x: Value) -> Value:
     relative = x / embedding.clip
     x = x / graph("Sqrt", relative * relative + 1)
     members, inputs, count = embedding.frequency.shape
@@ -240,7 +232,7 @@ def _periodic(graph: Graph, embedding: Periodic, x: Value) -> Value:
     return graph("Concat", x, flat, axis=2)
 
 
-def _segments(graph: Graph, encoding: PiecewiseLinear, x: Value) -> Value:
+def _segments(graph: Graph, encoding: networks.PiecewiseLinear, x: Value) -> Value:
     """The piecewise-linear encoding of inputs."""
     members, inputs = encoding.amplitude.shape
     knots = np.asarray(encoding.knots).reshape(members, 1, inputs, -1)
