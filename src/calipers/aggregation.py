@@ -44,7 +44,7 @@ class Aggregation:
     function: Callable[..., SplitNormalMixture | Interval]
     #: Whether it returns a ``SplitNormalMixture``, which gives intervals of any coverage, or an
     #: ``Interval`` for the coverage of the members.
-    gives_distribution: bool
+    gives_distribution: bool = False
     single: bool = False  #: Whether it is for an ensemble of one network.
     #: The function in a ``calipers.onnx`` graph: ``onnx(graph, lower, point, upper, coverage=...,
     #: members=...)``, from names of values to the names of ``loc``, ``left_scale`` and
@@ -231,20 +231,10 @@ def _mean_bounds_onnx(widening: Callable[[float, int], float]) -> Callable[..., 
 
 AGGREGATIONS: dict[str, Aggregation] = {
     "snm": Aggregation(snm, gives_distribution=True, onnx=_snm_onnx),
-    "sem": Aggregation(
-        sem,
-        gives_distribution=False,
-        onnx=_mean_bounds_onnx(lambda coverage, m: _quantile(coverage) / m**0.5),
-    ),
-    "std": Aggregation(
-        std,
-        gives_distribution=False,
-        onnx=_mean_bounds_onnx(lambda coverage, _: _quantile(coverage)),
-    ),
-    "mean": Aggregation(mean, gives_distribution=False, onnx=_mean_bounds_onnx(lambda *_: 0.0)),
+    "sem": Aggregation(sem, onnx=_mean_bounds_onnx(lambda level, m: _quantile(level) / m**0.5)),
+    "std": Aggregation(std, onnx=_mean_bounds_onnx(lambda level, _: _quantile(level))),
+    "mean": Aggregation(mean, onnx=_mean_bounds_onnx(lambda *_: 0.0)),
     "normal": Aggregation(normal, gives_distribution=True, onnx=_normal_onnx),
-    "none": Aggregation(
-        none, gives_distribution=False, single=True, onnx=_mean_bounds_onnx(lambda *_: 0.0)
-    ),
+    "none": Aggregation(none, single=True, onnx=_mean_bounds_onnx(lambda *_: 0.0)),
 }
 """The aggregations by name."""

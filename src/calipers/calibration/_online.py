@@ -22,7 +22,16 @@ from calipers.calibration._protocol import Calibrator
 from calipers.calibration._tracking import NORMAL, LevelTracker
 
 _PARTS = ("levels", "shift", "alarm")  # the mutable fields of a state
+# Limits of stored arrays, beyond which no stream leads.
 _LARGEST = 1e100
+_FRACTIONS = ("levels.weights", "shift.weights", "alarm.shares")
+_COUNTS = ("levels.rows", "shift.rows", "alarm.rows", "levels.spread", "shift.spread", "shift.run")
+_LIMITS = {
+    **dict.fromkeys(("levels.scale", "shift.scale", "alarm.counts"), (1e-12, _LARGEST)),
+    **dict.fromkeys(_FRACTIONS, (0.0, 1.0 + 1e-9)),
+    **dict.fromkeys(_COUNTS, (0.0, _LARGEST)),
+    "shift.typical": (0.0, 1e150),
+}
 _MAX_SCORE = 1e30  # scores are clipped to this
 
 
@@ -186,8 +195,12 @@ class AdaptiveCoverage(Calibrator):
         if state.shift.center.shape != inputs:
             refuse("array 'shift.center'", "of fewer inputs", inputs)
         for key, part, field in _arrays(state):
-            array = array_of(arrays, key, "f", np.shape(getattr(part, field)))
-            _check(key, array)
+            limits = _LIMITS.get(key, (-_LARGEST, _LARGEST))
+            array = array_of(arrays, key, "f", np.shape(getattr(part, field)), *limits)
+            if key in _FRACTIONS and not np.allclose(array.sum(axis=0), 1.0, atol=1e-6):
+                refuse(f"array {key!r}", "fractions that add up to 1", array.sum(axis=0))
+            if key == "levels.shape" and (np.diff(array, axis=1) < 0).any():
+                refuse(f"array {key!r}", "ascending along levels", array)
             setattr(part, field, np.array(array, dtype=np.float64))
         with np.errstate(over="ignore"):
             within("shift.slope", state.shift.typical * state.shift.reach, 0, 1e150)
@@ -233,26 +246,3 @@ def _lagged(rows: int, delay: int) -> Iterator[tuple[int | None, int | None]]:
     """
     for t in range(rows + delay):
         yield (t if t < rows else None), (t - delay if t >= delay else None)
-
-
-_POSITIVE = ("levels.scale", "shift.scale", "alarm.counts")
-_FRACTIONS = ("levels.weights", "shift.weights", "alarm.shares")
-_COUNTS = ("levels.rows", "shift.rows", "alarm.rows", "levels.spread", "shift.spread", "shift.run")
-
-
-def _check(key: str, array: NDArray[Any]) -> None:
-    """Refuse values that no stream can produce."""
-    low, high = -_LARGEST, _LARGEST
-    if key in _POSITIVE:
-        low = 1e-12
-    elif key in _FRACTIONS:
-        low, high = 0.0, 1.0 + 1e-9
-        if not np.allclose(array.sum(axis=0), 1.0, atol=1e-6):
-            refuse(f"array {key!r}", "fractions that add up to 1", array.sum(axis=0))
-    elif key in _COUNTS:
-        low = 0.0
-    elif key == "shift.typical":
-        low, high = 0.0, 1e150
-    within(key, array, low, high)
-    if key == "levels.shape" and (np.diff(array, axis=1) < 0).any():
-        refuse(f"array {key!r}", "ascending along levels", array)

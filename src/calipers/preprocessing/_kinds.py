@@ -112,7 +112,7 @@ def find_kind(series: Any, most: int) -> DetectedKind:
         return DetectedKind("constant")
     values = None
     if kind == "number":
-        values = NumberEncoder(0.0, 0.0, 0.0, True).read(series)
+        values = NumberEncoder().read(series)
         whole = series.dtype.kind in "iu" and not series.isna().any()
         if whole and _counts_rows(values, series.nunique(), str(series.name)):
             return _ROW_NUMBERS

@@ -77,12 +77,12 @@ def learn_number(series: Any, kind: str | None = None) -> tuple[FloatArray, str]
     typed = kinds.type_of(series)
     words = _words(series)
     if typed == "boolean" or (not written and len(words) and is_truth(words)):
-        return BooleanEncoder(0.0, 1.0, 0.0, True).read(series), "number"
+        return BooleanEncoder().read(series), "number"
     if typed == "date" or (not written and _only_dates(words)):
         problem = "holds dates where numbers are needed: convert them to days, hours or years"
         raise DataError(problem, column=str(series.name))
     style, _ = _format(series, "number", written)
-    encoder = NumberEncoder(0.0, 0.0, 0.0, True, **vars(style))
+    encoder = NumberEncoder(**vars(style))
     return encoder.read(series), kind_of("number", encoder)
 
 
@@ -223,9 +223,9 @@ def _ordered(series: Any, name: str, detected: kinds.DetectedKind) -> Learnt:
     kind, style, form, note, values, _ = detected
     if values is None:
         readers: dict[str, NumberEncoder | DateEncoder] = {
-            "number": NumberEncoder(0.0, 0.0, 0.0, True, **vars(style)),
-            "boolean": BooleanEncoder(0.0, 1.0, 0.0, True),
-            "date": DateEncoder(0.0, 0.0, 0.0, True, [], form),
+            "number": NumberEncoder(**vars(style)),
+            "boolean": BooleanEncoder(),
+            "date": DateEncoder(form=form),
         }
         values = readers[kind].read(series)
     present = values[~np.isnan(values)]
