@@ -39,14 +39,6 @@ _ONE_THREAD = 2**18  # largest m * n * k of a matrix product that OpenBLAS runs 
 _QUIETLY = np.errstate(over="ignore", invalid="ignore")
 
 
-def _relu(x: Single, _: Single) -> None:
-    np.maximum(x, 0, out=x)
-
-
-def _tanh(x: Single, _: Single) -> None:
-    np.tanh(x, out=x)
-
-
 def _silu(x: Single, gate: Single) -> None:
     """``2 * x / (1 + exp(-2 * x))``: the caller passes half of the argument."""
     np.tanh(x, out=gate)
@@ -66,9 +58,9 @@ def _gelu(x: Single, gate: Single) -> None:
     x += gate
 
 
-_IN_PLACE: dict[Callable[..., Any], tuple[Callable[[Single, Single], None], float]] = {
-    jax.nn.relu: (_relu, 1.0),
-    jnp.tanh: (_tanh, 1.0),
+_IN_PLACE: dict[Callable[..., Any], tuple[Callable[[Single, Single], Any], float]] = {
+    jax.nn.relu: (lambda x, _: np.maximum(x, 0, out=x), 1.0),
+    jnp.tanh: (lambda x, _: np.tanh(x, out=x), 1.0),
     jax.nn.silu: (_silu, 0.5),
     jax.nn.gelu: (_gelu, 1.0),
 }
@@ -95,7 +87,7 @@ class _Layer:
     """An affine map for each network, applied in tiles of rows, and an activation."""
 
     def __init__(self, weight: Single, bias: Single, activation: str | None = None) -> None:
-        self.activate: Callable[[Single, Single], None] | None = None
+        self.activate: Callable[[Single, Single], Any] | None = None
         if activation is not None:
             function = ACTIVATIONS[activation]  # of a user perhaps, and not hashable
             forms = [form for known, form in _IN_PLACE.items() if known is function]

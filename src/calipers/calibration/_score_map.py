@@ -256,7 +256,7 @@ class Calibration(Calibrator):
     def _pieces(self, place: IntArray, low: BoolArray, weight: FloatArray) -> Pieces:
         """Pieces between the knots on either side of ``place``, of those in use at this weight."""
         lower, upper, end = self._lower, self._upper, len(self.scores)
-        low_end, high_start = self._lower_end(weight), self._upper_start(weight)
+        low_end, high_start = self._in_use(weight)
         down, up = np.minimum(place, low_end), np.maximum(place, high_start)
         left = np.where(low, down - 1, np.where(up > high_start, up - 1, upper - 1))
         right = np.where(low, np.where(down < low_end, down, lower), up)
@@ -290,21 +290,16 @@ class Calibration(Calibrator):
         """Index of the first knot in the upper half; in a strict map, after the median."""
         return self._lower + int(self.strict)
 
-    def _lower_end(self, weight: FloatArray) -> IntArray:
-        """End of the lower knots in use; strict ones must be valid for levels below one half."""
+    def _in_use(self, weight: FloatArray) -> tuple[IntArray, IntArray]:
+        """End of the lower and start of the upper knots, as far as valid on their side of 1/2."""
+        lower, upper, total = self._lower, self._upper, self.total_weight + weight
         if not self.strict:
-            return np.asarray(self._lower)
-        valid_from = np.append(0.0, self.mass[: self._lower])[: self._lower]
-        limit = (0.5 - MIDDLE) * (self.total_weight + weight) - weight
-        return np.asarray(np.searchsorted(valid_from, limit))
-
-    def _upper_start(self, weight: FloatArray) -> IntArray:
-        """Start of the upper knots in use; strict ones must be valid for levels above one half."""
-        if not self.strict:
-            return np.asarray(self._upper)
-        valid_to = np.append(self.mass[self._upper :], self.total_weight)[1:]
-        limit = (0.5 + MIDDLE) * (self.total_weight + weight)
-        return np.asarray(self._upper + np.searchsorted(valid_to, limit, side="right"))
+            return np.asarray(lower), np.asarray(upper)
+        valid_from = np.append(0.0, self.mass[:lower])[:lower]
+        valid_to = np.append(self.mass[upper:], self.total_weight)[1:]
+        low_end = np.searchsorted(valid_from, (0.5 - MIDDLE) * total - weight)
+        high_start = upper + np.searchsorted(valid_to, (0.5 + MIDDLE) * total, side="right")
+        return np.asarray(low_end), np.asarray(high_start)
 
     def _weight(self, weight: ArrayLike | None) -> FloatArray:
         if weight is None:

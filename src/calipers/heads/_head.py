@@ -103,11 +103,6 @@ class Head(ABC):
         loc, left, right, share = flat
         return SplitNormalMixture(SplitNormal(loc, left, right), share, per_network=self.components)
 
-    def density(self, values: Values) -> SplitNormal | SplitNormalMixture | None:
-        """Density of each network, of shape (networks, rows), or None without a density."""
-        mixture = self.mixture(values)
-        return None if mixture is None else mixture.by_network
-
     @property
     def has_interval(self) -> bool:
         """Whether networks predict more than a point."""

@@ -78,7 +78,11 @@ def learn_number(series: Any, kind: str | None = None) -> tuple[FloatArray, str]
     words = _words(series)
     if typed == "boolean" or (not written and len(words) and is_truth(words)):
         return BooleanEncoder().read(series), "number"
-    if typed == "date" or (not written and _only_dates(words)):
+    if typed == "date" or (
+        not written
+        and readings.number_text(words, codes=False) == (None, "")
+        and readings.date_text(words)[0] is not None
+    ):
         problem = "holds dates where numbers are needed: convert them to days, hours or years"
         raise DataError(problem, column=str(series.name))
     style, _ = _format(series, "number", written)
@@ -105,12 +109,6 @@ def _words(series: Any) -> Any:
     if kinds.type_of(series) is None:
         return kinds.Texts.of(series).words
     return pa.array([], pa.large_string())
-
-
-def _only_dates(words: Any) -> bool:
-    """Whether texts are dates, and not numbers."""
-    numbers = readings.number_text(words, codes=False) != (None, "")
-    return not numbers and readings.date_text(words)[0] is not None
 
 
 def as_numbers(series: Any) -> Any:
