@@ -85,25 +85,8 @@ def export(
     X = X if forest is None else with_trees(graph, forest, X)
     values = parameters(graph, ensemble.bank, X)
     point = graph.mean(_points(graph, ensemble, values))
-    outputs = {"point": quantiles.clipped(graph, point, ensemble.support)}
-    shape: list[Any] = ["rows"]
-    levels = np.atleast_1d(ensemble.coverage if coverage is None else coverage).astype(float)
-    has_interval = ensemble.head.has_interval
-    if has_interval:
-        sides, tails = _interval(graph, ensemble, values, levels)
-        sides = [quantiles.observed(graph, side, ensemble.support) for side in sides]
-        if coverage is None or np.isscalar(coverage):
-            sides = [graph.squeezed(side, 1) for side in sides]
-        else:
-            shape.append(len(levels))
-        outputs |= dict(zip(OUTPUTS[1:], sides, strict=True))
-    outputs_info = [array_info(k, "float64", ["rows"] if k == "point" else shape) for k in outputs]
-    members = len(ensemble.bank)
-    for name, value in values.items():
-        outputs[f"member_{name}"] = value
-        outputs_info.append(array_info(f"member_{name}", "float64", [members, "rows"]))
-    for name, value in outputs.items():
-        graph.named(value, name)
+    point = quantiles.clipped(graph, point, ensemble.support)
+    outputs: dict[str, tuple[Value, list[Any]]] = {"point": (point, ["rows"])}  # with their shapes
     metadata = {
         "inputs": json.dumps(list(inputs), ensure_ascii=False),
         "target": target,
@@ -112,9 +95,20 @@ def export(
         "aggregation": ensemble.aggregation,
         "versions": json.dumps(versions()),
     }
-    if has_interval:
-        metadata["coverage"] = json.dumps(levels.tolist())
-        metadata["levels"] = json.dumps(tails)
+    if ensemble.head.has_interval:
+        levels = np.atleast_1d(ensemble.coverage if coverage is None else coverage).astype(float)
+        sides, tails = _interval(graph, ensemble, values, levels)
+        sides = [quantiles.observed(graph, side, ensemble.support) for side in sides]
+        shape = ["rows", len(levels)]
+        if coverage is None or np.isscalar(coverage):
+            sides, shape = [graph.squeezed(side, 1) for side in sides], ["rows"]
+        outputs |= {name: (side, shape) for name, side in zip(OUTPUTS[1:], sides, strict=True)}
+        metadata |= {"coverage": json.dumps(levels.tolist()), "levels": json.dumps(tails)}
+    shape = [len(ensemble.bank), "rows"]
+    outputs |= {f"member_{name}": (value, shape) for name, value in values.items()}
+    for name, (value, _) in outputs.items():
+        graph.named(value, name)
+    outputs_info = [array_info(name, "float64", shape) for name, (_, shape) in outputs.items()]
     model = graph.model(inputs_info, outputs_info, metadata, _DESCRIPTION)
     onnx.checker.check_model(model)
     replace_file(Path(path), model.SerializeToString())
