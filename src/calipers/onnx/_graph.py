@@ -91,6 +91,10 @@ class Graph:
         self.constants.append(numpy_helper.from_array(np.asarray(value, dtype), name))
         return Value(name, self, dtype is np.float32)
 
+    def single(self, value: Any) -> Value:
+        """Add a constant in single precision, in which networks compute."""
+        return self.constant(value, np.float32)
+
     def integers(self, *values: int) -> Value:
         """Add a list of integers, such as a shape or axes."""
         return self.constant(values, np.int64)
