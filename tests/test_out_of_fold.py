@@ -36,7 +36,7 @@ def own_points(model, X):
     folds = KFold(2, shuffle=True, random_state=seed).split(X)
     found = np.empty(len(X))
     for number, (_, held_out) in enumerate(folds):
-        mean = model.ensemble_.head.density(bank.predict(X[held_out])).mean
+        mean = model.ensemble_.head.mixture(bank.predict(X[held_out])).by_network.mean
         found[held_out] = mean[np.arange(len(bank)) % 2 == number].mean(axis=0)
     return found
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NoReturn
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 Check = Callable[[Any, str], None]
 
@@ -124,22 +124,29 @@ def mapping_of(inner: Check) -> Check:
 
 
 def array_of(
-    arrays: Mapping[str, NDArray[Any]], name: str, kinds: str, shape: tuple[int, ...] | None = None
+    arrays: Mapping[str, ArrayLike],
+    name: str,
+    kinds: str,
+    shape: tuple[int, ...] | None = None,
+    low: float = -np.inf,
+    high: float = np.inf,
 ) -> NDArray[Any]:
-    """Return an array after checking its kind of type, its shape, and that it is finite."""
-    array = arrays.get(name)
-    if array is None:
+    """Return an array after checking its kind of type, shape and range, and that it is finite."""
+    if name not in arrays:
         raise SchemaError(f"the weights lack the array {name!r}")
+    array = np.asarray(arrays[name])
     if array.dtype.kind not in kinds:
         refuse(f"array {name!r}", f"of a type of kind {kinds!r}", array.dtype.name)
     if shape is not None and array.shape != shape:
         refuse(f"array {name!r}", f"of shape {shape}", array.shape)
     if array.dtype.kind == "f" and not np.isfinite(array).all():
         refuse(f"array {name!r}", "finite", array[~np.isfinite(array)].flat[0])
+    if (low, high) != (-np.inf, np.inf):
+        within(name, array, low, high)
     return array
 
 
-def arrays_under(arrays: Mapping[str, NDArray[Any]], prefix: str) -> dict[str, NDArray[Any]]:
+def arrays_under(arrays: Mapping[str, Any], prefix: str) -> dict[str, Any]:
     """Arrays whose names start with ``prefix``, by their names without it."""
     return {k.removeprefix(prefix): v for k, v in arrays.items() if k.startswith(prefix)}
 

@@ -44,7 +44,7 @@ class Aggregation:
     function: Callable[..., SplitNormalMixture | Interval]
     #: Whether it returns a ``SplitNormalMixture``, which gives intervals of any coverage, or an
     #: ``Interval`` for the coverage of the members.
-    gives_distribution: bool
+    gives_distribution: bool = False
     single: bool = False  #: Whether it is for an ensemble of one network.
     #: The function in a ``calipers.onnx`` graph: ``onnx(graph, lower, point, upper, coverage=...,
     #: members=...)``, from names of values to the names of ``loc``, ``left_scale`` and
@@ -182,84 +182,59 @@ def normal(
 
 
 def _snm_onnx(
-    graph: Any, lower: str, point: str, upper: str, *, coverage: float, members: int
-) -> tuple[str, str, str]:
+    graph: Any, lower: Any, point: Any, upper: Any, *, coverage: float, members: int
+) -> tuple[Any, ...]:
     """``SplitNormal.from_interval`` as a graph."""
     least, most = graph("Min", lower, upper), graph("Max", lower, upper)
     middle = graph("Min", graph("Max", point, least), most)
-    left = graph("Sub", middle, graph("Min", least, point))
-    right = graph("Sub", graph("Max", most, point), middle)
+    left, right = middle - graph("Min", least, point), graph("Max", most, point) - middle
     longer = graph("Max", left, right)
-    ratio = graph("Div", graph("Min", left, right), graph("Max", longer, graph.constant(_TINY)))
+    ratio = graph("Min", left, right) / graph("Max", longer, _TINY)
     tables = scale_table(coverage)
     cells, tail = tables[0].shape[1], (1.0 - coverage) / 2.0
-    grown = graph("Add", graph("Div", ratio, graph.constant(tail)), graph.constant(1.0))
-    place = graph("Mul", graph("Log", grown), graph.constant(cells / np.log1p(1.0 / tail)))
-    cell = graph("Min", graph("Floor", place), graph.constant(cells - 1))
-    within, index = graph("Sub", place, cell), graph("Cast", cell, to=7)  # 7 is int64
+    place = graph("Log", ratio / tail + 1.0) * (cells / np.log1p(1.0 / tail))
+    cell = graph("Min", graph("Floor", place), float(cells - 1))
+    within, index = place - cell, graph("Cast", cell, to=7)  # 7 is int64
     per_length, per_scale = (
-        graph.polynomial(
-            within, [graph("Gather", graph.constant(powers), index) for powers in table]
-        )
+        graph.polynomial(within, [graph("Gather", powers, index) for powers in table])
         for table in tables
     )
-    of_longer = graph("Mul", per_length, longer)
-    of_shorter = graph("Mul", per_scale, of_longer)
+    of_longer = per_length * longer
+    of_shorter = per_scale * of_longer
     swap = graph("Less", left, right)
-    return (
-        middle,
-        graph("Where", swap, of_shorter, of_longer),
-        graph("Where", swap, of_longer, of_shorter),
-    )
+    scales = (of_shorter, of_longer), (of_longer, of_shorter)
+    return middle, *(graph("Where", swap, *pair) for pair in scales)
 
 
 def _normal_onnx(
-    graph: Any, lower: str, point: str, upper: str, *, coverage: float, members: int
-) -> tuple[str, str, str]:
-    width = graph("Abs", graph("Sub", upper, lower))
-    scale = graph("Mul", width, graph.constant(0.5 / _quantile(coverage)))
+    graph: Any, lower: Any, point: Any, upper: Any, *, coverage: float, members: int
+) -> tuple[Any, ...]:
+    scale = graph("Abs", upper - lower) * (0.5 / _quantile(coverage))
     return point, scale, scale
 
 
-def _mean_bounds_onnx(widening: Callable[[float, int], float]) -> Callable[..., tuple[str, str]]:
+def _mean_bounds_onnx(widening: Callable[[float, int], float]) -> Callable[..., tuple[Any, ...]]:
     """``_widened`` in a graph, by ``widening(coverage, members)`` standard deviations."""
 
     def combined(
-        graph: Any, lower: str, point: str, upper: str, *, coverage: float, members: int
-    ) -> tuple[str, str]:
-        factor = graph.constant(widening(coverage, members))
+        graph: Any, lower: Any, point: Any, upper: Any, *, coverage: float, members: int
+    ) -> tuple[Any, ...]:
+        def margin(side: Any) -> Any:
+            deviation = side - graph.mean(side)
+            variance = graph.sum(deviation * deviation) / float(max(members - 1, 1))
+            return graph("Sqrt", variance) * widening(coverage, members)
 
-        def margin(side: str) -> str:
-            deviation = graph("Sub", side, graph.mean(side))
-            squares = graph("Mul", deviation, deviation)
-            total = graph("ReduceSum", squares, graph.integers(0), keepdims=0)
-            variance = graph("Div", total, graph.constant(float(max(members - 1, 1))))
-            return str(graph("Mul", graph("Sqrt", variance), factor))
-
-        return (
-            graph("Sub", graph.mean(lower), margin(lower)),
-            graph("Add", graph.mean(upper), margin(upper)),
-        )
+        return graph.mean(lower) - margin(lower), graph.mean(upper) + margin(upper)
 
     return combined
 
 
 AGGREGATIONS: dict[str, Aggregation] = {
     "snm": Aggregation(snm, gives_distribution=True, onnx=_snm_onnx),
-    "sem": Aggregation(
-        sem,
-        gives_distribution=False,
-        onnx=_mean_bounds_onnx(lambda coverage, m: _quantile(coverage) / m**0.5),
-    ),
-    "std": Aggregation(
-        std,
-        gives_distribution=False,
-        onnx=_mean_bounds_onnx(lambda coverage, _: _quantile(coverage)),
-    ),
-    "mean": Aggregation(mean, gives_distribution=False, onnx=_mean_bounds_onnx(lambda *_: 0.0)),
+    "sem": Aggregation(sem, onnx=_mean_bounds_onnx(lambda level, m: _quantile(level) / m**0.5)),
+    "std": Aggregation(std, onnx=_mean_bounds_onnx(lambda level, _: _quantile(level))),
+    "mean": Aggregation(mean, onnx=_mean_bounds_onnx(lambda *_: 0.0)),
     "normal": Aggregation(normal, gives_distribution=True, onnx=_normal_onnx),
-    "none": Aggregation(
-        none, gives_distribution=False, single=True, onnx=_mean_bounds_onnx(lambda *_: 0.0)
-    ),
+    "none": Aggregation(none, single=True, onnx=_mean_bounds_onnx(lambda *_: 0.0)),
 }
 """The aggregations by name."""

@@ -284,9 +284,10 @@ class Ensemble:
 
     def _members(self, values: Values) -> Interval:
         self._needs_interval()
-        density = self.head.density(values)
-        if density is None:
+        mixture = self.head.mixture(values)
+        if mixture is None:
             return Interval(**values)
+        density = mixture.by_network
         lower, upper = density.interval(self.coverage)
         if self.target_map is None:
             return Interval(lower, density.mean, upper)

@@ -447,9 +447,7 @@ class Around:
 
     def knots(self, inputs: NDArray[np.floating[Any]]) -> NDArray[np.float32] | None:
         """Knots for a network trained on these standardised rows; None if it has no segments."""
-        place = getattr(self.network, "knots", None)
-        knots: NDArray[np.float32] | None = None if place is None else place(inputs)
-        return knots
+        return self.network.knots(inputs) if hasattr(self.network, "knots") else None
 
     def with_knots(self, module: AroundPoint, knots: Array) -> AroundPoint:
         """Return a network of this factory with these knots."""

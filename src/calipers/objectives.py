@@ -167,10 +167,14 @@ class QD(Objective):
         "softness": [_POSITIVE],
     }
 
-    @staticmethod
-    def loss(lower: Array, point: Array, upper: Array, target: Array, **numbers: Array) -> Array:
+    formula = staticmethod(losses.qd)
+
+    @classmethod
+    def loss(
+        cls, lower: Array, point: Array, upper: Array, target: Array, **numbers: Array
+    ) -> Array:
         """QD of the bounds; the point between them is not trained."""
-        return losses.qd(lower, upper, target, **numbers)
+        return cls.formula(lower, upper, target, **numbers)
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -179,47 +183,39 @@ class QDPaper(QD):
 
     coverage_weight: float = 0.07
 
-    @staticmethod
-    def loss(lower: Array, point: Array, upper: Array, target: Array, **numbers: Array) -> Array:
-        """QD of the bounds; the point between them is not trained."""
-        return losses.qd_paper(lower, upper, target, **numbers)
+    formula = staticmethod(losses.qd_paper)
 
 
-class NormalLikelihood(Objective):
+class _OneLoss(Objective):
+    """An objective that is a function of ``calipers.losses``, the same for every coverage."""
+
+    formula: ClassVar[Callable[..., Array]]
+
+    @classmethod
+    def loss(cls, *arguments: Array, weight: Array, coverage: Array) -> Array:
+        """The function of the head's parameters and the targets."""
+        return cls.formula(*arguments, weight=weight)
+
+
+class NormalLikelihood(_OneLoss):
     """Negative log-likelihood of a normal, as in deep ensembles."""
 
     head = "normal"
-
-    @staticmethod
-    def loss(mean: Array, scale: Array, target: Array, *, weight: Array, coverage: Array) -> Array:
-        """Mean negative log-likelihood."""
-        return losses.normal_nll(mean, scale, target, weight=weight)
+    formula = staticmethod(losses.normal_nll)
 
 
-class SplitNormalLikelihood(Objective):
+class SplitNormalLikelihood(_OneLoss):
     """Negative log-likelihood of a split normal."""
 
     head = "split normal"
-
-    @staticmethod
-    def loss(
-        loc: Array, left: Array, right: Array, target: Array, *, weight: Array, coverage: Array
-    ) -> Array:
-        """Mean negative log-likelihood."""
-        return losses.split_normal_nll(loc, left, right, target, weight=weight)
+    formula = staticmethod(losses.split_normal_nll)
 
 
-class CRPS(Objective):
+class CRPS(_OneLoss):
     """Continuous ranked probability score of a split normal."""
 
     head = "split normal"
-
-    @staticmethod
-    def loss(
-        loc: Array, left: Array, right: Array, target: Array, *, weight: Array, coverage: Array
-    ) -> Array:
-        """Mean CRPS."""
-        return losses.split_normal_crps(loc, left, right, target, weight=weight)
+    formula = staticmethod(losses.split_normal_crps)
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -323,15 +319,11 @@ class IntervalScore(Objective):
         return (1 - point_weight) * score + point_weight * error
 
 
-class SquaredError(Objective):
+class SquaredError(_OneLoss):
     """Squared error of a point; no interval."""
 
     head = "point"
-
-    @staticmethod
-    def loss(point: Array, target: Array, *, weight: Array, coverage: Array) -> Array:
-        """Mean squared error."""
-        return losses.squared_error(point, target, weight=weight)
+    formula = staticmethod(losses.squared_error)
 
 
 LOSSES: dict[str, type[Objective]] = {

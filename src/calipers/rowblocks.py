@@ -6,6 +6,7 @@ whatever the size of the blocks, and no list of rows is needed.
 
 import zlib
 from collections.abc import Callable, Iterator, Sequence
+from copy import copy
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -119,8 +120,7 @@ class RowBlocks:
 
     def without(self, sample: Sample, rows: int, seed: int) -> "RowBlocks":
         """All rows except the first ``rows`` of a sample that was drawn with this seed."""
-        rest = RowBlocks.__new__(RowBlocks)
-        rest.__dict__ |= self.__dict__
+        rest = copy(self)
         if rows:
             rest._left_out = (*self._left_out, (seed, int(sample.hashes[rows - 1])))
         return rest

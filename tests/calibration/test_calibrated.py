@@ -75,7 +75,7 @@ def test_crps_is_the_integral_of_squares(dist, y):
 def test_moments_are_integrals_over_the_quantiles(dist):
     v = np.linspace(-9.0, 9.0, 40_001)
     row = dist[:1]
-    x = row._apply(MixtureRows.values, v[:, None])[:, 0]
+    x = row.apply(MixtureRows.values, v[:, None])[:, 0]
     weight = np.exp(-(v**2) / 2) / np.sqrt(2 * np.pi) * (v[1] - v[0])
     mean = float(weight @ x)
     variance = float(weight @ (x - mean) ** 2)
@@ -118,7 +118,7 @@ def test_a_corrected_distribution_can_be_corrected_again(mixture):
     second = Calibration.from_scores(0.5 * ndtri(np.arange(1, 100) / 100), strict=True)
     twice = CalibratedMixture(first, second)
     p = LEVELS[10:]
-    assert np.allclose(twice.ppf(p), first._apply(MixtureRows.values, second.to_score(ndtri(p))))
+    assert np.allclose(twice.ppf(p), first.apply(MixtureRows.values, second.to_score(ndtri(p))))
     assert np.allclose(twice.cdf(twice.ppf(p)), p)
     x = np.linspace(8.0, 12.0, 7)[:, None]
     assert np.allclose(normal_scores(twice, x), second.from_score(normal_scores(first, x)))

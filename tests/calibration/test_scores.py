@@ -17,7 +17,7 @@ def normal(loc=0.0, scale=1.0):
 def values_of(mixture, z):
     """Inverse of the scores, by way of a calibration that changes nothing."""
     neutral = CalibratedMixture(mixture, Calibration.from_scores([0.0]))
-    return neutral._apply(MixtureRows.values, np.asarray(z, dtype=float))
+    return neutral.apply(MixtureRows.values, np.asarray(z, dtype=float))
 
 
 def test_scores_are_the_normal_quantiles_of_the_distribution_function(mixture):

@@ -87,7 +87,7 @@ def check_bank(document: Mapping[str, Any], arrays: Arrays) -> None:
         refuse("array 'seeds'", f"a list of 1 to {MOST_NETWORKS} networks", seeds.shape)
     networks, inputs = len(seeds), document["in_size"]
     for name in ("numbers", "failures", "epochs"):
-        within(name, array_of(arrays, name, "iu", (networks,)), 0, 2**53)
+        array_of(arrays, name, "iu", (networks,), 0, 2**53)
     if "out_of_time" in arrays:
         array_of(arrays, "out_of_time", "b", (networks,))
     history, epochs = arrays.get("history"), arrays["epochs"]
@@ -96,11 +96,9 @@ def check_bank(document: Mapping[str, Any], arrays: Arrays) -> None:
         refuse("array 'history'", f"of numbers of shape {shape}", getattr(history, "shape", None))
     for name, lanes in (("scaling", (networks,)), ("units", ())):
         array_of(arrays, f"{name}.input_center", "f", (*lanes, inputs))
-        scale = array_of(arrays, f"{name}.input_scale", "f", (*lanes, inputs))
-        within(f"{name}.input_scale", scale, 5e-324, np.inf)
+        array_of(arrays, f"{name}.input_scale", "f", (*lanes, inputs), 5e-324)
         array_of(arrays, f"{name}.target_center", "f", lanes)
-        scale = array_of(arrays, f"{name}.target_scale", "f", lanes)
-        within(f"{name}.target_scale", scale, 5e-324, np.inf)
+        array_of(arrays, f"{name}.target_scale", "f", lanes, 5e-324)
     within("scaling.input_center", arrays["scaling.input_center"], -1e12, 1e12)
     within("scaling.input_scale", arrays["scaling.input_scale"], 1e-25, 1e25)
 

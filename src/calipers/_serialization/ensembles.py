@@ -7,14 +7,7 @@ from typing import Any
 import numpy as np
 
 from calipers._schema import SchemaError, arrays_under, refuse, within
-from calipers._serialization.banks import (
-    Arrays,
-    MissingCodeError,
-    bank_from_arrays,
-    bank_to_arrays,
-    check_bank,
-    program_to_dict,
-)
+from calipers._serialization import banks
 from calipers._serialization.model_schema import COLUMN, CUSTOM, check_ensemble
 from calipers._serialization.old_models import current_ensemble
 from calipers.aggregation import AGGREGATIONS
@@ -32,10 +25,10 @@ from calipers.ensemble import Ensemble
 _LAST = 40.0  # normal score beyond which probabilities are 0 in double precision
 
 
-def ensemble_to_dict(ensemble: Ensemble) -> tuple[dict[str, Any], Arrays]:
+def ensemble_to_dict(ensemble: Ensemble) -> tuple[dict[str, Any], banks.Arrays]:
     """Return an ensemble as a document and arrays."""
     bank = ensemble.bank
-    arrays: Arrays = {}
+    arrays: banks.Arrays = {}
     for i, calibration in enumerate(ensemble.calibrations):
         for name, array in calibration.to_arrays().items():
             arrays[f"calibration.{i}.{name}"] = array
@@ -44,7 +37,7 @@ def ensemble_to_dict(ensemble: Ensemble) -> tuple[dict[str, Any], Arrays]:
         "aggregation": ensemble.aggregation,
         "calibrations": [calibration.kind for calibration in ensemble.calibrations],
         "row_weight": CUSTOM if any(map(_has_code, ensemble.calibrations)) else None,
-        "program": program_to_dict(bank.program),
+        "program": banks.program_to_dict(bank.program),
         "points": None,
     }
     if not ensemble.support.is_line:
@@ -53,20 +46,20 @@ def ensemble_to_dict(ensemble: Ensemble) -> tuple[dict[str, Any], Arrays]:
         document["target_map"] = ensemble.target_map.to_dict()
     if isinstance(bank, Upgraded):
         if isinstance(bank.points, BankPoints):
-            document["points"] = program_to_dict(bank.points.bank.program)
-            parts = bank_to_arrays(bank.points.bank)
+            document["points"] = banks.program_to_dict(bank.points.bank.program)
+            parts = banks.bank_to_arrays(bank.points.bank)
         elif isinstance(bank.points, ColumnPoints):
             document["points"], parts = COLUMN, {}
         else:
             document["points"], parts = CUSTOM, bank.points.to_arrays()
         arrays |= {f"points.{name}": array for name, array in parts.items()}
         bank = bank.heads
-    return document, arrays | bank_to_arrays(bank)
+    return document, arrays | banks.bank_to_arrays(bank)
 
 
 def ensemble_from_dict(
     document: Mapping[str, Any],
-    arrays: Arrays,
+    arrays: banks.Arrays,
     *,
     network: Any = None,
     row_weight: Any = None,
@@ -80,19 +73,19 @@ def ensemble_from_dict(
     """
     document = current_ensemble(document)
     check_ensemble(document)
-    check_bank(document["program"], arrays)
+    banks.check_bank(document["program"], arrays)
     if document["points"] not in (None, COLUMN, CUSTOM):
-        check_bank(document["points"], arrays_under(arrays, "points."))
+        banks.check_bank(document["points"], arrays_under(arrays, "points."))
     calibrations = calibrations_from_dict(document, arrays)
     stretch = float(np.prod([_stretch(calibration) for calibration in calibrations]))
-    bank = bank_from_arrays(document["program"], arrays, network, largest, stretch)
+    bank = banks.bank_from_arrays(document["program"], arrays, network, largest, stretch)
     source = document["points"] and _points_from_dict(
         document["points"], arrays_under(arrays, "points."), network, points, largest, len(bank)
     )
     if AGGREGATIONS[document["aggregation"]].single and len(bank) > 1:
         refuse("ensemble.aggregation", "one for several networks", document["aggregation"])
     if document["row_weight"] == CUSTOM and row_weight is None:
-        raise MissingCodeError(
+        raise banks.MissingCodeError(
             "the model was conformalized with a row_weight, which is code and not stored: pass "
             "the same function as load(..., row_weight=...)"
         )
@@ -147,7 +140,9 @@ def _has_code(calibration: Calibrator) -> bool:
     return weight is not None and not isinstance(weight, DensityRatio)
 
 
-def calibrations_from_dict(document: Mapping[str, Any], arrays: Arrays) -> tuple[Calibrator, ...]:
+def calibrations_from_dict(
+    document: Mapping[str, Any], arrays: banks.Arrays
+) -> tuple[Calibrator, ...]:
     """The calibrations of a stored ensemble."""
     calibrations = []
     for i, kind in enumerate(current_ensemble(document)["calibrations"]):
@@ -161,17 +156,17 @@ def calibrations_from_dict(document: Mapping[str, Any], arrays: Arrays) -> tuple
 
 
 def _points_from_dict(
-    document: Any, arrays: Arrays, network: Any, points: Any, largest: float, networks: int
+    document: Any, arrays: banks.Arrays, network: Any, points: Any, largest: float, networks: int
 ) -> Any:
     if document == COLUMN:
         return ColumnPoints()
     if document != CUSTOM:
-        bank = bank_from_arrays(document, arrays, network, largest)
+        bank = banks.bank_from_arrays(document, arrays, network, largest)
         if len(bank) != networks:
             refuse("array 'points.seeds'", f"of {networks} networks, as the heads", len(bank))
         return BankPoints(bank)
     if not hasattr(points, "with_arrays"):
-        raise MissingCodeError(
+        raise banks.MissingCodeError(
             "the point predictions of the model come from a PyTorch network, which is code and not "
             "stored: load it by calipers.torch.load(folder, network)"
         )

@@ -9,26 +9,11 @@ from typing import Any, cast
 import numpy as np
 from sklearn.base import clone
 
-from calipers import storage
+from calipers import _schema as schema, storage
 from calipers._estimator.inputs import Inputs
 from calipers._estimator.wrapped import is_fitted
-from calipers._schema import (
-    SchemaError,
-    anything,
-    arrays_under,
-    list_of,
-    optional,
-    record,
-    refuse,
-    text,
-    whole,
-)
+from calipers._serialization import ensembles
 from calipers._serialization.banks import Arrays, MissingCodeError
-from calipers._serialization.ensembles import (
-    check_inputs,
-    ensemble_from_dict,
-    ensemble_to_dict,
-)
 from calipers._serialization.model_schema import ABOUT, COLUMN, CUSTOM
 from calipers._serialization.parameters import parameters_from_dict, parameters_to_dict, validated
 from calipers._text import plain
@@ -55,13 +40,13 @@ def stored_model(
         )
     try:
         yield document, arrays
-    except SchemaError as error:
+    except schema.SchemaError as error:
         raise ModelFileError(f"{place}: {error}") from None
 
 
 def model_to_dict(model: Any) -> tuple[dict[str, Any], Arrays]:
     """Return a fitted model as JSON and arrays."""
-    ensemble, arrays = ensemble_to_dict(model.ensemble_)
+    ensemble, arrays = ensembles.ensemble_to_dict(model.ensemble_)
     arrays |= _of_trees(model.reader_)
     names = getattr(model, "feature_names_in_", None)
     document: dict[str, Any] = {
@@ -82,16 +67,18 @@ def model_to_dict(model: Any) -> tuple[dict[str, Any], Arrays]:
 
 def model_from_dict(model: Any, document: Mapping[str, Any], arrays: Arrays, **code: Any) -> None:
     """Restore the state that ``model_to_dict`` returned in a newly constructed model."""
-    record(dict.fromkeys(("estimator", "parameters", "inputs", "ensemble"), anything))(
-        document, "the document"
-    )
+    schema.record(
+        dict.fromkeys(("estimator", "parameters", "inputs", "ensemble"), schema.anything)
+    )(document, "the document")
     reader, target = _read_inputs(model, document, arrays, code)
     largest = max(abs(float(target.low or 0)), abs(float(target.high or 0)))
-    ensemble = ensemble_from_dict(document["ensemble"], arrays, largest=largest, **code)
+    ensemble = ensembles.ensemble_from_dict(document["ensemble"], arrays, largest=largest, **code)
     _check_fit(model, reader, ensemble, document["ensemble"])
-    known = {*ensemble_to_dict(ensemble)[1], *_of_trees(reader), "out_of_time"}
+    known = {*ensembles.ensemble_to_dict(ensemble)[1], *_of_trees(reader), "out_of_time"}
     if extra := sorted(set(arrays) - known):
-        raise SchemaError(f"the weights hold the array {extra[0]!r}, which is no part of a model")
+        raise schema.SchemaError(
+            f"the weights hold the array {extra[0]!r}, which is no part of a model"
+        )
     model.ensemble_, model.reader_, model.target_ = ensemble, reader, target
     model.about_ = document["inputs"]["about"]
     model.n_features_in_, names = len(reader.columns), document["inputs"]["names"]
@@ -119,11 +106,11 @@ def _trees(inputs: Mapping[str, Any], arrays: Arrays, width: int) -> Forest | No
     """The trees whose predictions are an input besides ``width`` others; None without trees."""
     if "trees" not in inputs:
         return None
-    forest = Forest.from_arrays(arrays_under(arrays, "trees."))
+    forest = Forest.from_arrays(schema.arrays_under(arrays, "trees."))
     if len(forest) != inputs["trees"]:
-        refuse("inputs.trees", f"{len(forest)}, as many as are stored", inputs["trees"])
+        schema.refuse("inputs.trees", f"{len(forest)}, as many as are stored", inputs["trees"])
     if len(forest.center) != width:
-        refuse("array 'trees.center'", f"of {width} inputs", len(forest.center))
+        schema.refuse("array 'trees.center'", f"of {width} inputs", len(forest.center))
     return forest
 
 
@@ -132,7 +119,7 @@ def _read_inputs(
 ) -> tuple[Inputs, Column]:
     """Set the stored parameters; return the inputs and the target."""
     if document["estimator"] != type(model).__name__:
-        refuse("estimator", repr(type(model).__name__), document["estimator"])
+        schema.refuse("estimator", repr(type(model).__name__), document["estimator"])
     model.set_params(**parameters_from_dict(document["parameters"], model._get_param_names()))
     validated(model, "parameters")
     inputs = document["inputs"]
@@ -142,25 +129,25 @@ def _read_inputs(
     target = Column.from_document(inputs["target"])
     names = [column.name for column in reader.columns]
     if inputs["names"] not in (None, names):
-        refuse("inputs.names", f"null or {names}", inputs["names"])
+        schema.refuse("inputs.names", f"null or {names}", inputs["names"])
     if target.kind != "number":
-        refuse("inputs.target.kind", "'number'", target.kind)
+        schema.refuse("inputs.target.kind", "'number'", target.kind)
     regressor = _regressor(inputs, document["ensemble"], code)
     if regressor is not None and "trees" in inputs:
-        refuse("inputs.trees", "absent if points come from a regressor", inputs["trees"])
+        schema.refuse("inputs.trees", "absent if points come from a regressor", inputs["trees"])
     forest = _trees(inputs, arrays, reader.width)
     return replace(reader, regressor=regressor, forest=forest), target
 
 
-_INPUTS = record(
+_INPUTS = schema.record(
     {
-        "names": optional(list_of(text)),
-        "columns": anything,
-        "preprocessor": anything,
-        "target": anything,
+        "names": schema.optional(schema.list_of(schema.text)),
+        "columns": schema.anything,
+        "preprocessor": schema.anything,
+        "target": schema.anything,
         "about": ABOUT,
     },
-    {"regressor": text, "trees": whole(1, MOST_TREES)},
+    {"regressor": schema.text, "trees": schema.whole(1, MOST_TREES)},
 )
 
 
@@ -169,7 +156,7 @@ def _regressor(inputs: Mapping[str, Any], ensemble: Any, code: Mapping[str, Any]
     name, regressor = inputs.get("regressor"), code.get("points")
     column = isinstance(ensemble, Mapping) and ensemble.get("points") == COLUMN
     if (name is not None) != column:
-        refuse("inputs.regressor", "present exactly if points come from a regressor", name)
+        schema.refuse("inputs.regressor", "present exactly if points come from a regressor", name)
     if name is None or regressor is ABSENT:
         return None if name is None else ABSENT
     if regressor is None:
@@ -190,9 +177,11 @@ def _check_fit(model: Any, reader: Inputs, ensemble: Ensemble, document: Any) ->
     """Refuse parameters, inputs and networks that are inconsistent."""
     fixed = ensemble.head.has_interval and not ensemble.gives_distribution
     if fixed and model.coverage != ensemble.coverage:
-        refuse("parameters.coverage", f"{ensemble.coverage}, the trained one", model.coverage)
+        schema.refuse(
+            "parameters.coverage", f"{ensemble.coverage}, the trained one", model.coverage
+        )
     if document.get("points") != CUSTOM and ensemble.bank.program.in_size != reader.width:
         size = ensemble.bank.program.in_size
-        refuse("ensemble.program.in_size", f"{reader.width}, the number of inputs", size)
+        schema.refuse("ensemble.program.in_size", f"{reader.width}, the number of inputs", size)
     for calibration in ensemble.calibrations:
-        check_inputs(calibration, reader.width)
+        ensembles.check_inputs(calibration, reader.width)

@@ -48,8 +48,8 @@ class Bank:
         numbers = np.arange(len(self))[chosen if isinstance(chosen, slice) else np.asarray(chosen)]
         return Bank(
             self.program,
-            [leaf[numbers] for leaf in self.weights],
-            Scaling(*(leaf[numbers] for leaf in self.scaling)),
+            self.weights_of(numbers),
+            self.scaling_of(numbers),
             self.units,
             self.numbers[numbers],
             self.seeds[numbers],
@@ -76,12 +76,12 @@ class Bank:
             [result for bank in banks for result in bank.examined],
         )
 
-    def weights_of(self, number: int) -> list[FloatArray]:
-        """One network's weights, to train it further."""
+    def weights_of(self, number: Any) -> list[FloatArray]:
+        """Weights of a network, to train it further, or of several."""
         return [leaf[number] for leaf in self.weights]
 
-    def scaling_of(self, number: int) -> Scaling:
-        """One network's scaling."""
+    def scaling_of(self, number: Any) -> Scaling:
+        """Scaling of a network, or of several."""
         return Scaling(*(part[number] for part in self.scaling))
 
     def predict(self, inputs: FloatArray) -> dict[str, NDArray[np.float64]]:
@@ -133,9 +133,8 @@ class Bank:
         groups = []
         for start in range(0, len(self), NETWORKS):
             members = slice(start, start + NETWORKS)
-            weights = self.program.tree([leaf[members] for leaf in self.weights])
-            scaling = Scaling(*(part[members] for part in self.scaling))
-            dense = Dense.of(weights, scaling, self.program.output)
+            weights = self.program.tree(self.weights_of(members))
+            dense = Dense.of(weights, self.scaling_of(members), self.program.output)
             if dense is None:
                 return None
             groups.append(dense)
@@ -149,9 +148,8 @@ class Bank:
         for start in range(0, len(self), lanes):
             # The last chunk is filled up with copies of a network: all chunks have one size.
             members = np.minimum(np.arange(start, start + lanes), len(self) - 1)
-            weights = self.program.tree([leaf[members] for leaf in self.weights])
-            scaling = Scaling(*(part[members].astype(np.float32) for part in self.scaling))
-            chunks.append((weights, scaling))
+            scaling = Scaling(*(part.astype(np.float32) for part in self.scaling_of(members)))
+            chunks.append((self.program.tree(self.weights_of(members)), scaling))
         return chunks
 
     def __getstate__(self) -> dict[str, Any]:

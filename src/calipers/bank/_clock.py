@@ -3,10 +3,12 @@
 import math
 import threading
 import time
+from dataclasses import dataclass
 
 _STARTING = threading.Lock()
 
 
+@dataclass(eq=False)
 class Clock:
     """A time limit for the chunks of a bank, which starts with the first of them.
 
@@ -17,13 +19,11 @@ class Clock:
     inf
     """
 
-    def __init__(self, seconds: float = math.inf) -> None:
-        self.seconds = seconds
-        self.end: float | None = None
+    seconds: float = math.inf
+    end: float | None = None
 
     @property
     def limited(self) -> bool:
-        """Whether there is a limit."""
         return self.seconds < math.inf
 
     def until(self, fraction: float) -> float:

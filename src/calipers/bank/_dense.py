@@ -39,14 +39,6 @@ _ONE_THREAD = 2**18  # largest m * n * k of a matrix product that OpenBLAS runs 
 _QUIETLY = np.errstate(over="ignore", invalid="ignore")
 
 
-def _relu(x: Single, _: Single) -> None:
-    np.maximum(x, 0, out=x)
-
-
-def _tanh(x: Single, _: Single) -> None:
-    np.tanh(x, out=x)
-
-
 def _silu(x: Single, gate: Single) -> None:
     """``2 * x / (1 + exp(-2 * x))``: the caller passes half of the argument."""
     np.tanh(x, out=gate)
@@ -66,9 +58,9 @@ def _gelu(x: Single, gate: Single) -> None:
     x += gate
 
 
-_IN_PLACE: dict[Callable[..., Any], tuple[Callable[[Single, Single], None], float]] = {
-    jax.nn.relu: (_relu, 1.0),
-    jnp.tanh: (_tanh, 1.0),
+_IN_PLACE: dict[Callable[..., Any], tuple[Callable[[Single, Single], Any], float]] = {
+    jax.nn.relu: (lambda x, _: np.maximum(x, 0, out=x), 1.0),
+    jnp.tanh: (lambda x, _: np.tanh(x, out=x), 1.0),
     jax.nn.silu: (_silu, 0.5),
     jax.nn.gelu: (_gelu, 1.0),
 }
@@ -91,10 +83,18 @@ class _Buffers:
         return self._arrays[-1][: math.prod(shape)].reshape(shape)
 
 
-class _Affine:
-    """An affine map for each network, applied in tiles of rows."""
+class _Layer:
+    """An affine map for each network, applied in tiles of rows, and an activation."""
 
-    def __init__(self, weight: Single, bias: Single) -> None:
+    def __init__(self, weight: Single, bias: Single, activation: str | None = None) -> None:
+        self.activate: Callable[[Single, Single], Any] | None = None
+        if activation is not None:
+            function = ACTIVATIONS[activation]  # of a user perhaps, and not hashable
+            forms = [form for known, form in _IN_PLACE.items() if known is function]
+            if not forms:
+                raise _NoFormError
+            self.activate, factor = forms[0]
+            weight, bias = weight * np.float32(factor), bias * np.float32(factor)
         _, inputs, self.outputs = weight.shape
         parts = max(1, -(-inputs * self.outputs * TILE // _ONE_THREAD))
         ends = [i * self.outputs // parts for i in range(parts + 1)]
@@ -109,28 +109,9 @@ class _Affine:
         for units, weight in zip(self.units, self.weights, strict=True):
             np.matmul(tiles, weight[which], out=result[..., units])
         result += self.bias[which]
-        return result.reshape(networks, rows, self.outputs)
-
-
-class _Layer:
-    """An affine map for each network, followed by an activation."""
-
-    def __init__(self, weight: Single, bias: Single, activation: str | None) -> None:
-        self.activate: Callable[[Single, Single], None] | None = None
-        factor = 1.0
-        if activation is not None:
-            function = ACTIVATIONS[activation]  # of a user perhaps, and not hashable
-            forms = [form for known, form in _IN_PLACE.items() if known is function]
-            if not forms:
-                raise _NoFormError
-            self.activate, factor = forms[0]
-        self.affine = _Affine(weight * np.float32(factor), bias * np.float32(factor))
-
-    def __call__(self, x: Single, which: slice, buffers: _Buffers) -> Single:
-        result = self.affine(x, which, buffers)
         if self.activate is not None:
             self.activate(result, buffers.array(*result.shape))
-        return result
+        return result.reshape(networks, rows, self.outputs)
 
 
 class _Segments:
@@ -161,7 +142,7 @@ class _Embedding:
         amplitudes = [np.repeat(np.asarray(embedding.amplitude), count, axis=1)]
         weight = np.zeros((networks, inputs, columns, count), np.float32)
         weight[:, embedding.columns, range(columns)] = frequency
-        self.angles = _Affine(weight.reshape(networks, inputs, -1), phase)
+        self.angles = _Layer(weight.reshape(networks, inputs, -1), phase)
         self.segments: _Segments | None = None
         if network.segments is not None:
             self.segments = _Segments(network.segments)
@@ -245,7 +226,7 @@ class Dense:
     def _raw(self, rows: Single) -> Single:
         """Outputs of the networks for rows whose number is a multiple of ``TILE``."""
         networks, count = self.networks, len(rows)
-        raw = np.empty((networks, count, self.layers[-1].affine.outputs), np.float32)
+        raw = np.empty((networks, count, self.layers[-1].outputs), np.float32)
         rows_at_once = min(count, _TOGETHER)
         networks_at_once = min(networks, _TOGETHER // rows_at_once)
         buffers = _Buffers(networks_at_once * rows_at_once * self.widest)

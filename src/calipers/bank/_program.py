@@ -488,4 +488,4 @@ def _name(part: Any) -> str | None:
     value = sys.modules.get(module)
     for attribute in name.split("."):
         value = getattr(value, attribute, None)
-    return f"{module}.{name}" if value is part else None
+    return f"{module}.{name}" if getattr(value, "__func__", value) is part else None

@@ -77,11 +77,14 @@ class Observer:
     @contextmanager
     def running(self) -> Iterator[None]:
         """Count a run for as long as it lasts."""
-        self._count(1)
+        with self._change:
+            self._running += 1
         try:
             yield
         finally:
-            self._count(-1)
+            with self._change:
+                self._running -= 1
+                self._change.notify_all()
 
     @contextmanager
     def turn(self) -> Iterator[None]:
@@ -111,11 +114,6 @@ class Observer:
         self.stop.set()
         with self._change:
             self._change.wait_for(lambda: not self._running, timeout=_LONGEST_WAIT)
-
-    def _count(self, by: int) -> None:
-        with self._change:
-            self._running += by
-            self._change.notify_all()
 
 
 def run(
@@ -162,7 +160,7 @@ def run(
             lanes.compact()
         most = 1 if table.streams else min(SEGMENT, 8 * epochs)
         epochs = int(np.clip(epochs * (_SEGMENT_SECONDS / took), 1, most))
-    return lanes.results
+    return [lanes.finished[number] for number in range(len(plans))]
 
 
 class _Filling:
@@ -189,10 +187,6 @@ class _Filling:
         self.feed = table.feed()
         self.state: State = program.blank(self.lanes)
         self.on_device: Lanes = self.lanes
-
-    @property
-    def results(self) -> list[Trained]:
-        return [self.finished[i] for i in range(len(self.plans))]
 
     def fill(self) -> bool:
         """Give free lanes to waiting plans; return False when nothing is left to train."""

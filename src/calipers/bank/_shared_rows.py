@@ -98,18 +98,12 @@ class Table:
     def _placed(self) -> dict[jax.Device, Rows]:
         return {}
 
-    @property
-    def on_device(self) -> Rows:
-        """Inputs and target on the device that this thread's programs run on."""
+    def feed(self) -> Callable[[int], Rows]:
+        """A function that returns the rows of an epoch on the device of this thread's programs."""
         device = default_device()
         if device not in self._placed:
-            arrays = (self.inputs, self.target)
-            self._placed[device] = tuple(jax.device_put(array) for array in arrays)
-        return self._placed[device]
-
-    def feed(self) -> Callable[[int], Rows]:
-        """A function that returns the rows of an epoch, inputs and target, on the device."""
-        placed = self.on_device
+            self._placed[device] = jax.device_put((self.inputs, self.target))
+        placed = self._placed[device]
         return lambda epoch: placed
 
     def __getstate__(self) -> dict[str, Any]:

@@ -26,7 +26,7 @@ Examine = Callable[[Bank, Table, Sequence[Plan]], Sequence[Any]]
 """Computes a result for each network in the process that trained it, see ``train``."""
 
 _GROUPS_PER_JOB = 8  # enough to even out the work, few enough to cost nothing
-_ARRAYS = ("rows", "weights", "validation", "validation_weights")  # of a plan, as long as the table
+_ARRAYS = ("rows", "weights", "validation", "validation_weights")  # of a plan
 
 
 class TrainingFailedError(RuntimeError):
@@ -202,42 +202,29 @@ def _sent(
     program: Program, table: Table, chunks: list[list[Plan]], send: Callable[[Any], Any]
 ) -> list[tuple[Any, ...]]:
     """First arguments of ``_remote_chunk``; arrays that several chunks share are sent once."""
-    by_id = [{id(array): array for plan in chunk for array in _arrays(plan)} for chunk in chunks]
+    by_id = [{id(a): a for plan in chunk for a in _arrays(plan).values()} for chunk in chunks]
     uses = Counter(key for arrays in by_id for key in arrays)
     arguments = []
     for chunk, arrays in zip(chunks, by_id, strict=True):
-        positions = {key: i for i, key in enumerate(arrays)}
-        light = [_with_arrays(plan, partial(_position, positions)) for plan in chunk]
+        place: dict[int, Any] = {key: i for i, key in enumerate(arrays)}
+        light = [replace(p, **{k: place[id(a)] for k, a in _arrays(p).items()}) for p in chunk]
         sent = [send(array) if uses[key] > 1 else array for key, array in arrays.items()]
         arguments.append((send(program), send(table), light, sent))
     return arguments
 
 
-def _position(positions: dict[int, int], array: object) -> int | None:
-    return positions.get(id(array))
-
-
-def _arrays(plan: Plan) -> list[Any]:
-    return [array for name in _ARRAYS if (array := getattr(plan, name)) is not None]
-
-
-def _restored(plans: list[Plan], arrays: list[Any]) -> list[Plan]:
-    """Put the arrays back into plans in which ``_sent`` replaced them by indices."""
-    by_position = dict(enumerate(map(received, arrays)))
-    return [_with_arrays(plan, by_position.get) for plan in plans]
-
-
-def _with_arrays(plan: Plan, function: Callable[[Any], Any]) -> Plan:
-    """Apply a function to the arrays of a plan."""
-    changed: dict[str, Any] = {name: function(getattr(plan, name)) for name in _ARRAYS}
-    return replace(plan, **changed)
+def _arrays(plan: Plan) -> dict[str, Any]:
+    """Those of a plan's arrays that are as long as the table, by name."""
+    return {name: array for name in _ARRAYS if (array := getattr(plan, name)) is not None}
 
 
 def _remote_chunk(
     program: object, table: object, plans: list[Plan], arrays: list[Any], *options: Any
 ) -> tuple[list[Trained], BoolArray]:
-    """Train, in another process, a chunk that ``_sent`` has prepared."""
-    return _chunk(received(program), received(table), _restored(plans, arrays), *options)
+    """Train, in another process, a chunk in whose plans ``_sent`` put indices for arrays."""
+    whole = [received(array) for array in arrays]
+    plans = [replace(p, **{k: whole[i] for k, i in _arrays(p).items()}) for p in plans]
+    return _chunk(received(program), received(table), plans, *options)
 
 
 def _chunk(

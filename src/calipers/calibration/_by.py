@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from calipers._checks import BoolArray, FloatArray, IntArray
-from calipers._schema import array_of, arrays_under, refuse, within
+from calipers._schema import array_of, arrays_under, refuse
 from calipers.calibration._calibrated import CalibratedMixture
 from calipers.calibration._level_map import Pieces
 from calipers.calibration._protocol import Calibrator
@@ -78,7 +78,6 @@ class Subgroups:
         return np.array([number.get(row.tobytes(), -1) for row in inputs + 0.0], np.intp)
 
     def to_arrays(self) -> dict[str, NDArray[Any]]:
-        """State to store, as plain arrays."""
         if self.label is not None:
             raise ValueError(
                 "the model was conformalized by a function, which cannot be stored; to save the "
@@ -89,11 +88,10 @@ class Subgroups:
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> Self:
         """Restore subgroups from ``to_arrays``; raise ``SchemaError`` if they are malformed."""
-        columns = array_of(arrays, "columns", "iu")
+        columns = array_of(arrays, "columns", "iu", None, 0, 10**6)
         values, edges = (array_of(arrays, name, "f") for name in ("values", "edges"))
         if columns.ndim != 1:
             refuse("array 'columns'", "a list of columns", columns.shape)
-        within("columns", columns, 0, 10**6)
         if values.ndim != 2 or values.shape[1] != len(columns) or len(values) > MAX_SUBGROUPS:
             refuse("array 'values'", f"of {len(columns)} columns", values.shape)
         if edges.ndim != 1 or len(edges) > MAX_SUBGROUPS or (np.diff(edges) <= 0).any():
@@ -123,7 +121,6 @@ class CalibrationBy(Calibrator):
     place: IntArray
 
     kind: ClassVar[str] = "by"
-    """Key in ``CALIBRATIONS``."""
     strict = True
 
     @classmethod
@@ -162,17 +159,14 @@ class CalibrationBy(Calibrator):
 
     @property
     def n_rows(self) -> int:
-        """Number of calibration rows."""
         return self.maps[0].n_rows
 
     @property
     def n_effective(self) -> float:
-        """Effective sample size of the calibration rows."""
         return self.maps[0].n_effective
 
     @property
     def total_weight(self) -> float:
-        """Sum of the calibration weights."""
         return self.maps[0].total_weight
 
     @property
@@ -188,16 +182,14 @@ class CalibrationBy(Calibrator):
 
     def to_score(self, v: ArrayLike, number: ArrayLike | None = None) -> FloatArray:
         """Score of a level on the normal scale, by the map of this number."""
-        return self._by_map(v, number, lambda calibration, v: calibration.to_score(v))
+        return self._by_map(v, number, Calibration.to_score)
 
     def from_score(self, z: ArrayLike, number: ArrayLike | None = None) -> FloatArray:
         """Level of a score on the normal scale: the inverse of ``to_score``."""
-        return self._by_map(z, number, lambda calibration, z: calibration.from_score(z))
+        return self._by_map(z, number, Calibration.from_score)
 
     def supports(self, p: ArrayLike, number: ArrayLike | None = None) -> BoolArray:
-        """Whether a map has enough rows for the level ``p``."""
-        supported = self._by_map(p, number, lambda calibration, p: calibration.supports(p))
-        return supported.astype(np.bool_)
+        return self._by_map(p, number, Calibration.supports).astype(np.bool_)
 
     def pieces_of_score(self, z: FloatArray, number: ArrayLike | None = None) -> Pieces:
         """Linear pieces of the maps on which the scores ``z`` lie."""
@@ -225,11 +217,9 @@ class CalibrationBy(Calibrator):
         return result
 
     def fixed_scores(self, v: FloatArray) -> NoReturn:
-        """Raise ValueError: scores are not the same for every row."""
         raise ValueError("a model conformalized by subgroups of rows cannot be exported to ONNX")
 
     def to_arrays(self) -> dict[str, NDArray[Any]]:
-        """State to store, as plain arrays."""
         arrays: dict[str, NDArray[Any]] = {
             f"by.{k}": v for k, v in self.subgroups.to_arrays().items()
         }
@@ -240,13 +230,10 @@ class CalibrationBy(Calibrator):
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, ArrayLike]) -> Self:
-        """Restore a calibration from ``to_arrays``; raise ``SchemaError`` if it is malformed."""
-        stored = {name: np.asarray(array) for name, array in arrays.items()}
-        subgroups = Subgroups.from_arrays(arrays_under(stored, "by."))
-        place = array_of(stored, "place", "iu", (len(subgroups),))
-        within("place", place, 0, MAX_SUBGROUPS)
+        subgroups = Subgroups.from_arrays(arrays_under(arrays, "by."))
+        place = array_of(arrays, "place", "iu", (len(subgroups),), 0, MAX_SUBGROUPS)
         count = int(place.max()) + 1
-        maps = [Calibration.from_arrays(arrays_under(stored, f"map.{i}.")) for i in range(count)]
+        maps = [Calibration.from_arrays(arrays_under(arrays, f"map.{i}.")) for i in range(count)]
         if not all(calibration.strict and calibration.n_rows for calibration in maps):
             refuse("array 'map.0.strict'", "true, with at least one row", False)
         return cls(subgroups, tuple(maps), place.astype(np.intp))

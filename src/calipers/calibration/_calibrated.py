@@ -1,7 +1,7 @@
 """Mixtures of split normals after calibration, which are full distributions themselves."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import InitVar, dataclass, field, replace
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -9,7 +9,6 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtr, ndtri
 
 from calipers import _checks as checks
-from calipers._blocks import blockwise
 from calipers._checks import FloatArray
 from calipers.calibration._effective import effective_note, rows_needed
 from calipers.calibration._integrals import ROWS, crps, mean_and_variance
@@ -25,7 +24,7 @@ from calipers.distributions import (
 Unsupported: TypeAlias = Literal["inf", "raise"]
 
 
-@dataclass(frozen=True, eq=False, init=False, repr=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class CalibratedMixture(DerivedDistribution):
     r"""Distributions whose levels have been corrected by a calibration.
 
@@ -86,46 +85,27 @@ class CalibratedMixture(DerivedDistribution):
 
     mixture: "SplitNormalMixture | CalibratedMixture"
     calibration: LevelMap
-    unsupported: Unsupported
-    local: NDArray[Any] | None
+    row_weights: InitVar[ArrayLike | None] = None
+    unsupported: Unsupported = "inf"
+    local: NDArray[Any] | None = field(default=None, kw_only=True)
     _inner_field = "mixture"
 
-    def __init__(
-        self,
-        mixture: "SplitNormalMixture | CalibratedMixture",
-        calibration: LevelMap,
-        row_weights: ArrayLike | None = None,
-        unsupported: Unsupported = "inf",
-        *,
-        local: ArrayLike | None = None,
-    ) -> None:
-        if unsupported not in ("inf", "raise"):
-            raise ValueError(f"unsupported must be 'inf' or 'raise', got {unsupported!r}")
-        if row_weights is not None:
-            local = checks.scale("row_weights", row_weights)
-        if local is not None:
-            try:
-                local = np.broadcast_to(local, mixture.shape)
-            except ValueError:
-                raise ValueError(
-                    f"row_weights must fit rows of shape {mixture.shape}, got shape "
-                    f"{np.shape(local)}"
-                ) from None
-        object.__setattr__(self, "mixture", mixture)
-        object.__setattr__(self, "calibration", calibration)
-        object.__setattr__(self, "unsupported", unsupported)
-        object.__setattr__(self, "local", local)
+    def __post_init__(self, row_weights: ArrayLike | None) -> None:
+        if self.unsupported not in ("inf", "raise"):
+            raise ValueError(f"unsupported must be 'inf' or 'raise', got {self.unsupported!r}")
+        local = self.local if row_weights is None else checks.scale("row_weights", row_weights)
+        if local is None:
+            return
+        try:
+            object.__setattr__(self, "local", np.broadcast_to(local, self.shape))
+        except ValueError:
+            raise ValueError(
+                f"row_weights must fit rows of shape {self.shape}, got shape {np.shape(local)}"
+            ) from None
 
     def __getitem__(self, key: Any) -> "CalibratedMixture":
-        return self.with_mixture(self.mixture[key], None if self.local is None else self.local[key])
-
-    def with_mixture(
-        self, mixture: "SplitNormalMixture | CalibratedMixture", local: NDArray[Any] | None
-    ) -> "CalibratedMixture":
-        """The same correction of other distributions."""
-        return CalibratedMixture(
-            mixture, self.calibration, unsupported=self.unsupported, local=local
-        )
+        local = None if self.local is None else self.local[key]
+        return replace(self, mixture=self.mixture[key], local=local)
 
     @property
     def _steps(self) -> tuple["CalibratedMixture", ...]:
@@ -133,32 +113,25 @@ class CalibratedMixture(DerivedDistribution):
         inner = self.mixture._steps if isinstance(self.mixture, CalibratedMixture) else ()
         return (*inner, self)
 
-    def _apply(
-        self,
-        function: Callable[..., FloatArray | tuple[FloatArray, ...]],
-        *arrays: FloatArray,
-        outputs: int | None = None,
-        block_rows: int | None = None,
+    def apply(
+        self, function: Callable[..., Any], *arrays: FloatArray, **options: Any
     ) -> FloatArray:
-        """Call `function` with blocks of rows and of `arrays`."""
-        innermost = self._steps[0].mixture
-        assert isinstance(innermost, SplitNormalMixture)  # noqa: S101 - for the type checker
-        maps = tuple(step.calibration for step in self._steps)
-        local = [step.local for step in self._steps]
-        given = [each for each in local if each is not None]
+        """Call a function of `MixtureRows` and of `arrays` with blocks of rows."""
+        steps = self._steps
+        innermost: Any = steps[0].mixture
+        maps = tuple(step.calibration for step in steps)
+        given = [step.local for step in steps if step.local is not None]
 
-        def of_block(*blocks: Any) -> FloatArray | tuple[FloatArray, ...]:
+        def of_block(*blocks: Any) -> Any:
             parts, args, members = iter(blocks), blocks[len(given) : -1], blocks[-1]
-            of_rows = tuple(None if each is None else next(parts) for each in local)
+            of_rows = tuple(None if step.local is None else next(parts) for step in steps)
             return function(MixtureRows(members, maps, of_rows), *args)
 
-        called, members = innermost.in_blocks(of_block)
-        rows = [*given, *arrays]
-        return blockwise(called, rows, members, outputs=outputs, block_rows=block_rows)
+        return innermost.apply(of_block, *given, *arrays, **options)
 
     def normal_scores(self, x: ArrayLike) -> FloatArray:
         """`cdf` on the normal scale, accurate arbitrarily far into the tails."""
-        return self._apply(MixtureRows.levels, checks.not_nan("x", x))
+        return self.apply(MixtureRows.levels, checks.not_nan("x", x))
 
     def pdf(self, x: ArrayLike) -> FloatArray:
         """Density at `x`; infinite at a point mass."""
@@ -166,7 +139,7 @@ class CalibratedMixture(DerivedDistribution):
             return np.exp(self.logpdf(x))
 
     def logpdf(self, x: ArrayLike) -> FloatArray:
-        return self._apply(MixtureRows.logpdf, checks.not_nan("x", x))
+        return self.apply(MixtureRows.logpdf, checks.not_nan("x", x))
 
     def cdf(self, x: ArrayLike) -> FloatArray:
         return ndtr(self.normal_scores(x))
@@ -185,13 +158,12 @@ class CalibratedMixture(DerivedDistribution):
         """Quantiles at levels on the normal scale."""
         local = self.local
         if local is not None and (any(local.strides) or not local.size):
-            return self._apply(MixtureRows.values, v)
+            return self.apply(MixtureRows.values, v)
         # All rows have the same map, so a level has the same score in all of them.
         z = self.calibration.to_score(v, None if local is None else local.flat[0])
         if isinstance(self.mixture, CalibratedMixture):
             return self.mixture._values(z)
-        of_block, members = self.mixture.in_blocks(mixture_values)
-        return blockwise(of_block, [z], members)
+        return self.mixture.apply(mixture_values, z)
 
     def interval(self, coverage: ArrayLike) -> tuple[FloatArray, FloatArray]:
         """Lower and upper bound of the central interval.
@@ -221,27 +193,22 @@ class CalibratedMixture(DerivedDistribution):
     def sample(self, size: int | tuple[int, ...] = (), *, rng: np.random.Generator) -> FloatArray:
         """Independent draws of shape ``(*size, *shape)``: quantiles at random levels."""
         shape = (*((size,) if isinstance(size, int) else size), *self.shape)
-        return self._apply(MixtureRows.values, rng.standard_normal(shape))
+        return self.apply(MixtureRows.values, rng.standard_normal(shape))
 
     def crps(self, y: ArrayLike) -> FloatArray:
         r"""Continuous ranked probability score of `y`, to about 1e-6 standard deviations.
 
         .. math:: \int (F(x) - 1[x \ge y])^2 dx
         """
-        return self._apply(crps, checks.finite("y", y), block_rows=ROWS)
+        return self.apply(crps, checks.finite("y", y), block_rows=ROWS)
 
     def moments(self) -> tuple[FloatArray, FloatArray]:
         """Mean and variance by quadrature; like all moments they are sensitive to outlying scores.
 
         The mean is accurate to about 1e-6 standard deviations, the variance to a relative 1e-6.
         """
-        mean, variance = self._apply(mean_and_variance, outputs=2, block_rows=ROWS)
+        mean, variance = self.apply(mean_and_variance, outputs=2, block_rows=ROWS)
         return mean, variance
-
-    @property
-    def per_network(self) -> int:
-        """Number of consecutive members that are the components of one network."""
-        return self.mixture.per_network
 
 
 def normal_scores(
@@ -273,5 +240,4 @@ def normal_scores(
         return normal_scores(dist.latent, dist.target_map.forward(target))
     if isinstance(dist, CalibratedMixture):
         return dist.normal_scores(target)
-    of_block, members = dist.in_blocks(mixture_scores)
-    return blockwise(of_block, (target,), members)
+    return dist.apply(mixture_scores, target)

@@ -22,18 +22,9 @@ import numpy as np
 from numpy.polynomial import legendre
 
 from calipers._checks import FloatArray, IntArray
-from calipers.calibration import _adaptive_quadrature as adaptive
+from calipers.calibration import _adaptive_quadrature as adaptive, _rules as rules
 from calipers.calibration._level_map import MixtureRows
-from calipers.calibration._rules import (
-    FINE_FRACTIONS,
-    FINE_WEIGHTS,
-    GROUP,
-    POINTS,
-    TRANSFORM,
-    Rule,
-    make_rule,
-    normal_density,
-)
+from calipers.calibration._rules import Rule, make_rule
 from calipers.distributions import mixture_scores, mixture_values_on_grid
 
 # Largest accepted error of a row, estimated in standard deviations.
@@ -164,10 +155,11 @@ def _error(f: FloatArray, rule: Rule) -> tuple[FloatArray, FloatArray]:
     The omitted coefficients are assumed to decay like the last ones. In an integral that ends
     within a panel, less than one oscillation of the omitted terms does not cancel.
     """
-    sizes = np.abs(TRANSFORM[-2 * GROUP :] @ f).reshape(len(f), 2, GROUP, -1).sum(axis=2)
+    sizes = np.abs(rules.TRANSFORM[-2 * rules.GROUP :] @ f)
+    sizes = sizes.reshape(len(f), 2, rules.GROUP, -1).sum(axis=2)
     decay = np.fmin(sizes[:, 1] / sizes[:, 0], 1.0)
     omitted = decay * sizes[:, 1]
-    within = 8.0 * POINTS**-1.5 * rule.mass[:, None] * omitted
+    within = 8.0 * rules.POINTS**-1.5 * rule.mass[:, None] * omitted
     total = np.zeros(f.shape[-1])
     for alias in rule.aliases.T:
         total += alias @ omitted
@@ -186,10 +178,12 @@ def _above(z: FloatArray, q: FloatArray, rule: Rule) -> FloatArray:
     start, end = rule.v[cell], rule.v[cell + 1]
     start = start + (z - rule.z[cell]) / (rule.z[cell + 1] - rule.z[cell]) * (end - start)
     level, score = (
-        a + FINE_FRACTIONS[:, None] * (b - a) for a, b in ((start, end), (z, rule.z[cell + 1]))
+        a + rules.FINE_FRACTIONS[:, None] * (b - a)
+        for a, b in ((start, end), (z, rule.z[cell + 1]))
     )
     t = 2.0 * (score - rule.edges[panel]) / np.diff(rule.edges)[panel] - 1.0
-    values = legendre.legval(t, (TRANSFORM @ q_panel)[:, None], tensor=False)
-    partial_cell = 0.5 * (end - start) * (FINE_WEIGHTS @ (values * normal_density(level)))
+    values = legendre.legval(t, (rules.TRANSFORM @ q_panel)[:, None], tensor=False)
+    density = rules.normal_density(level)
+    partial_cell = 0.5 * (end - start) * (rules.FINE_WEIGHTS @ (values * density))
     total: FloatArray = panels[panel, row] + cells + partial_cell
     return total

@@ -1,30 +1,22 @@
 """Result of online learning from a stream, and the shifting of distributions that it needs."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import ndtri
 
-from calipers import _checks as checks
-from calipers._blocks import blockwise
+from calipers import _checks as checks, distributions
 from calipers._checks import FloatArray
 from calipers.calibration._calibrated import CalibratedMixture
 from calipers.calibration._level_map import KnotMap, MixtureRows
 from calipers.calibration._tracking import NORMAL
-from calipers.distributions import (
-    SplitNormal,
-    SplitNormalMixture,
-    Support,
-    TargetMap,
-    mixture_values,
-)
 
 if TYPE_CHECKING:
     from calipers.calibration._online import AdaptiveCoverage
 
-NetworkDistribution = SplitNormalMixture | CalibratedMixture
+NetworkDistribution = distributions.SplitNormalMixture | CalibratedMixture
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,8 +29,10 @@ class Learned:
     y: FloatArray  #: (n,): The targets.
     knots: FloatArray  #: (n, levels): Scores of the levels ``_tracking.LEVELS`` for each row.
     #: Values that the target can take, to which quantiles and intervals are rounded.
-    support: Support = Support()  # noqa: RUF009 - a frozen value
-    target_map: TargetMap | None = None  #: Transformation of the target to the scale of ``dist``.
+    support: distributions.Support = distributions.Support()  # noqa: RUF009 - a frozen value
+    target_map: distributions.TargetMap | None = (
+        None  #: Transformation of the target to the scale of ``dist``.
+    )
 
     @property
     def alarm(self) -> bool:
@@ -68,18 +62,16 @@ class Learned:
 def shifted(dist: NetworkDistribution, by: FloatArray) -> NetworkDistribution:
     """Distributions with their location moved by ``by``."""
     if isinstance(dist, CalibratedMixture):
-        return dist.with_mixture(shifted(dist.mixture, by), dist.local)
+        return replace(dist, mixture=shifted(dist.mixture, by))
     parts = dist.components
-    moved = SplitNormal(parts.loc + by, parts.left_scale, parts.right_scale)
-    return SplitNormalMixture(moved, dist.weights, per_network=dist.per_network)
+    moved = distributions.SplitNormal(parts.loc + by, parts.left_scale, parts.right_scale)
+    return distributions.SplitNormalMixture(moved, dist.weights, per_network=dist.per_network)
 
 
 def values_of_scores(dist: NetworkDistribution, scores: FloatArray) -> FloatArray:
     """Value of each row that has the given normal score in its distribution."""
-    if isinstance(dist, CalibratedMixture):
-        return dist._apply(MixtureRows.values, scores)
-    of_block, members = dist.in_blocks(mixture_values)
-    return blockwise(of_block, (scores,), members)
+    calibrated = isinstance(dist, CalibratedMixture)
+    return dist.apply(MixtureRows.values if calibrated else distributions.mixture_values, scores)
 
 
 def median_and_scale(dist: NetworkDistribution) -> tuple[FloatArray, FloatArray]:

@@ -26,7 +26,6 @@ class Pieces(NamedTuple):
     rate: FloatArray
 
     def score(self, level: FloatArray) -> FloatArray:
-        """Scores of levels on these pieces."""
         with np.errstate(over="ignore"):
             return self.z + self.rate * (level - self.v)
 
@@ -86,17 +85,14 @@ class KnotMap:
         return cls(levels, increasing, max(slope, least), n_rows)
 
     def to_score(self, v: ArrayLike, _: None = None) -> FloatArray:
-        """Scores of levels."""
         level = checks.not_nan("v", v)
         return self._pieces(np.searchsorted(self.levels, level)).score(level)
 
     def from_score(self, z: ArrayLike, _: None = None) -> FloatArray:
-        """Levels of scores: the inverse of `to_score`."""
         score = checks.not_nan("z", z)
         return self.pieces_of_score(score).level(score)
 
     def pieces_of_score(self, z: FloatArray, _: None = None) -> Pieces:
-        """Linear pieces of the map on which the scores ``z`` lie."""
         return self._pieces(np.searchsorted(self.scores, z))
 
     def _pieces(self, place: IntArray) -> Pieces:
@@ -123,7 +119,6 @@ class MixtureRows(NamedTuple):
     local: tuple[Any, ...]  # for each map, what it depends on: an array of shape (n,), or None
 
     def take(self, rows: IntArray) -> "MixtureRows":
-        """The subset ``rows``."""
         local = tuple(None if each is None else each[rows] for each in self.local)
         return self._replace(members=self.members.take(rows), local=local)
 

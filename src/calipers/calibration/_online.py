@@ -22,7 +22,16 @@ from calipers.calibration._protocol import Calibrator
 from calipers.calibration._tracking import NORMAL, LevelTracker
 
 _PARTS = ("levels", "shift", "alarm")  # the mutable fields of a state
+# Limits of stored arrays, beyond which no stream leads.
 _LARGEST = 1e100
+_FRACTIONS = ("levels.weights", "shift.weights", "alarm.shares")
+_COUNTS = ("levels.rows", "shift.rows", "alarm.rows", "levels.spread", "shift.spread", "shift.run")
+_LIMITS = {
+    **dict.fromkeys(("levels.scale", "shift.scale", "alarm.counts"), (1e-12, _LARGEST)),
+    **dict.fromkeys(_FRACTIONS, (0.0, 1.0 + 1e-9)),
+    **dict.fromkeys(_COUNTS, (0.0, _LARGEST)),
+    "shift.typical": (0.0, 1e150),
+}
 _MAX_SCORE = 1e30  # scores are clipped to this
 
 
@@ -64,7 +73,6 @@ class AdaptiveCoverage(Calibrator):
     base_rows: int  #: Calibration rows of the model that is corrected.
 
     kind: ClassVar[str] = "adaptive"
-    """Key in ``CALIBRATIONS``."""
 
     @classmethod
     def start(
@@ -144,10 +152,10 @@ class AdaptiveCoverage(Calibrator):
         median, scale = median_and_scale(dist)
         inputs = state.shift.standardised(np.zeros((len(target), 0)) if X is None else X)
         by, size, shifts, issued = np.zeros(len(target)), np.ones(len(target)), {}, {}
+        makers = [state] * len(target) if made_by is None else made_by
         for new, labelled in _lagged(len(target), delay):
             if new is not None:
-                predictor = state if made_by is None else made_by[new]
-                shifts[new] = predictor.shift.issue(inputs[new], scale[new])
+                shifts[new] = makers[new].shift.issue(inputs[new], scale[new])
                 by[new] = shifts[new][-1]
             if labelled is not None:
                 size[labelled] = state.shift.size(scale[labelled])
@@ -160,8 +168,7 @@ class AdaptiveCoverage(Calibrator):
         ends = _end_scores(moved, target, z, cells)
         for new, labelled in _lagged(len(target), delay):
             if new is not None:
-                predictor = state if made_by is None else made_by[new]
-                issued[new] = predictor.levels.issue()
+                issued[new] = makers[new].levels.issue()
                 knots[new] = issued[new].scores
             if labelled is not None:
                 past = issued.pop(labelled)
@@ -169,32 +176,31 @@ class AdaptiveCoverage(Calibrator):
         return Learned(state, moved, target, knots)
 
     def fixed_scores(self, v: FloatArray) -> FloatArray:
-        """Raise ValueError: scores change with every row."""
         raise ValueError(
             "a model that was updated online cannot be exported to ONNX: its correction changes "
             "with every row"
         )
 
     def to_arrays(self) -> dict[str, NDArray[np.generic]]:
-        """State to store, as plain arrays."""
         arrays = {key: np.asarray(getattr(part, field)) for key, part, field in _arrays(self)}
         return {"base_rows": np.asarray(self.base_rows), **arrays}
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, ArrayLike]) -> Self:
-        """Restore a state from `to_arrays`; raise `SchemaError` if it is malformed."""
-        stored = {name: np.asarray(array) for name, array in arrays.items()}
-        rows = array_of(stored, "base_rows", "iu", ())
-        within("base_rows", rows, 0, 2.0**53)
-        inputs = array_of(stored, "shift.center", "f").shape
+        rows = array_of(arrays, "base_rows", "iu", (), 0, 2.0**53)
+        inputs = array_of(arrays, "shift.center", "f").shape
         if len(inputs) != 1:
             refuse("array 'shift.center'", "a list", inputs)
         state = cls.start(int(rows), np.zeros(inputs), np.ones(inputs))
         if state.shift.center.shape != inputs:
             refuse("array 'shift.center'", "of fewer inputs", inputs)
         for key, part, field in _arrays(state):
-            array = array_of(stored, key, "f", np.shape(getattr(part, field)))
-            _check(key, array)
+            limits = _LIMITS.get(key, (-_LARGEST, _LARGEST))
+            array = array_of(arrays, key, "f", np.shape(getattr(part, field)), *limits)
+            if key in _FRACTIONS and not np.allclose(array.sum(axis=0), 1.0, atol=1e-6):
+                refuse(f"array {key!r}", "fractions that add up to 1", array.sum(axis=0))
+            if key == "levels.shape" and (np.diff(array, axis=1) < 0).any():
+                refuse(f"array {key!r}", "ascending along levels", array)
             setattr(part, field, np.array(array, dtype=np.float64))
         with np.errstate(over="ignore"):
             within("shift.slope", state.shift.typical * state.shift.reach, 0, 1e150)
@@ -240,26 +246,3 @@ def _lagged(rows: int, delay: int) -> Iterator[tuple[int | None, int | None]]:
     """
     for t in range(rows + delay):
         yield (t if t < rows else None), (t - delay if t >= delay else None)
-
-
-_POSITIVE = ("levels.scale", "shift.scale", "alarm.counts")
-_FRACTIONS = ("levels.weights", "shift.weights", "alarm.shares")
-_COUNTS = ("levels.rows", "shift.rows", "alarm.rows", "levels.spread", "shift.spread", "shift.run")
-
-
-def _check(key: str, array: NDArray[Any]) -> None:
-    """Refuse values that no stream can produce."""
-    low, high = -_LARGEST, _LARGEST
-    if key in _POSITIVE:
-        low = 1e-12
-    elif key in _FRACTIONS:
-        low, high = 0.0, 1.0 + 1e-9
-        if not np.allclose(array.sum(axis=0), 1.0, atol=1e-6):
-            refuse(f"array {key!r}", "fractions that add up to 1", array.sum(axis=0))
-    elif key in _COUNTS:
-        low = 0.0
-    elif key == "shift.typical":
-        low, high = 0.0, 1e150
-    within(key, array, low, high)
-    if key == "levels.shape" and (np.diff(array, axis=1) < 0).any():
-        refuse(f"array {key!r}", "ascending along levels", array)

@@ -40,7 +40,7 @@ from numpy.typing import ArrayLike
 from scipy.special import polygamma
 
 from calipers import _checks as checks
-from calipers._checks import FloatArray, IntArray
+from calipers._checks import BoolArray, FloatArray, IntArray
 from calipers.calibration._calibrated import normal_scores
 from calipers.calibration._deconvolution import mean_square, noise_of
 from calipers.distributions import SplitNormal, SplitNormalMixture
@@ -199,10 +199,14 @@ def _draw_pools(
     if not unit.min() > 0:
         return held_out, np.arange(target.size)
     error = target - networks.mean.mean(axis=0)
-    tau2 = _disagreement(means, networks.mean, folds, unit)
+    trained = np.arange(folds.n_folds)[:, None] != folds.row_fold
+    grouped = folds.grouped(means)
+    within = (trained * grouped.var(axis=1, ddof=1)).sum(axis=0) / (folds.n_folds - 1)
+    tau2 = _disagreement(within, networks.mean, folds, unit)
     mean_tau2 = max((tau2 / unit).mean(), NEGLIGIBLE)
     limit = MAX_FRACTION * mean_square(error / np.sqrt(unit)) / mean_tau2
-    ratio = max(min(_fold_ratio(means, folds, unit), limit), 1.0 / folds.per_fold)
+    ratio = min(_fold_ratio(grouped.mean(axis=1), trained, within, folds, unit), limit)
+    ratio = max(ratio, 1.0 / folds.per_fold)
     logs = np.log(np.maximum(networks.std, np.finfo(float).tiny))
     phi2 = min(float(logs.var(axis=0, ddof=1).mean()), MAX_SCALE_VARIANCE)
     relative = phi2 / folds.per_fold * (1.0 - 1.0 / folds.n_folds)
@@ -245,13 +249,13 @@ def _moved(
 
 
 def _disagreement(
-    means: FloatArray, held_out: FloatArray, folds: Folds, unit: FloatArray
+    seen: FloatArray, held_out: FloatArray, folds: Folds, unit: FloatArray
 ) -> FloatArray:
-    """Variance, for each row, of the means of networks of a fold that was not trained on it."""
+    """Variance, for each row, of the means of networks of a fold that was not trained on it.
+
+    ``seen`` is that of networks of a fold that was.
+    """
     unseen = held_out.var(axis=0, ddof=1)
-    trained = np.arange(folds.n_folds)[:, None] != folds.row_fold
-    within = folds.grouped(means).var(axis=1, ddof=1)
-    seen = (trained * within).sum(axis=0) / (folds.n_folds - 1)
     total = (seen / unit).sum()
     inflation = (unseen / unit).sum() / total if total > 0 else 0.0
     unseen_freedom = folds.per_fold - 1.0
@@ -283,17 +287,15 @@ def _prior_freedom(ratios: FloatArray, freedom: float) -> float:
     return 0.5 * (low + high)
 
 
-def _fold_ratio(network_means: FloatArray, folds: Folds, variance: FloatArray) -> float:
+def _fold_ratio(
+    means: FloatArray, trained: BoolArray, within: FloatArray, folds: Folds, variance: FloatArray
+) -> float:
     """Ratio of the variance between folds to that within, over folds trained on each row."""
     least = 1.0 / folds.per_fold
     if folds.n_folds < 3:
         return least
-    grouped = folds.grouped(network_means)
-    trained = np.arange(folds.n_folds)[:, None] != folds.row_fold
-    means = grouped.mean(axis=1)
     centre = (means * trained).sum(axis=0) / (folds.n_folds - 1)
     between = (trained * (means - centre) ** 2).sum(axis=0) / (folds.n_folds - 2)
-    within = (trained * grouped.var(axis=1, ddof=1)).sum(axis=0) / (folds.n_folds - 1)
     unit = np.maximum(variance, NEGLIGIBLE * (variance + within).mean())
     if not unit.min() > 0:
         return least

@@ -65,7 +65,7 @@ class Calibrator(Protocol):
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, ArrayLike]) -> Self:
-        """Restore a calibration from ``to_arrays``."""
+        """Restore a calibration from ``to_arrays``; raise ``SchemaError`` if it is malformed."""
         ...
 
 

@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from calipers._blocks import sum_members
 from calipers._checks import FloatArray
-from calipers._schema import array_of, refuse, within
+from calipers._schema import array_of, refuse
 
 # Ratios are clipped to this and its inverse.
 MAX_RATIO = 20.0
@@ -86,23 +86,17 @@ class DensityRatio:
         return cls(scaler.center, scaler.scale, *mean), weights
 
     def to_arrays(self) -> dict[str, NDArray[Any]]:
-        """State to store, as plain arrays."""
         return {f"ratio.{f.name}": np.asarray(getattr(self, f.name)) for f in fields(self)}
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, ArrayLike]) -> Self:
         """Restore a ratio from ``to_arrays``; raise ``SchemaError`` if it is malformed."""
-        stored = {name: np.asarray(array) for name, array in arrays.items()}
-        center = array_of(stored, "ratio.center", "f")
+        center = array_of(arrays, "ratio.center", "f", None, -1e300, 1e300)
         if center.ndim != 1:
             refuse("array 'ratio.center'", "a list", center.shape)
-        scale = array_of(stored, "ratio.scale", "f", center.shape)
-        within("ratio.scale", scale, 1e-300, 1e300)
-        coef = array_of(stored, "ratio.coef", "f", (2 * len(center),))
-        intercept = array_of(stored, "ratio.intercept", "f", ())
-        for name, array in (("center", center), ("coef", coef), ("intercept", intercept)):
-            within(f"ratio.{name}", array, -1e300, 1e300)
-        return cls(center, scale, coef, intercept)
+        scale = array_of(arrays, "ratio.scale", "f", center.shape, 1e-300, 1e300)
+        coef = array_of(arrays, "ratio.coef", "f", (2 * len(center),), -1e300, 1e300)
+        return cls(center, scale, coef, array_of(arrays, "ratio.intercept", "f", (), -1e300, 1e300))
 
 
 def _ratio(logarithm: FloatArray) -> FloatArray:

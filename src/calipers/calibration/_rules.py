@@ -80,6 +80,7 @@ def make_rule(maps: Chain, local: tuple[Any, ...], halvings: int = 0) -> Rule:
     over_p, over_p2 = np.zeros((2, len(edges) - 1, by_cell.shape[1]))
     np.add.at(over_p, panel, by_cell)  # a panel may have no cell, where scores lie far apart
     np.add.at(over_p2, panel, by_cell2)
+    largest = np.abs(over_p).reshape(len(over_p), -1, GROUP).max(axis=2)[:, ::-1]
     upto = np.cumsum(by_cell, axis=0)
     above = upto[np.searchsorted(panel, panel, side="right") - 1] - upto
     return Rule(
@@ -88,18 +89,12 @@ def make_rule(maps: Chain, local: tuple[Any, ...], halvings: int = 0) -> Rule:
         over_p=over_p[:, :POINTS] @ TRANSFORM,
         over_p2=over_p2[:, :POINTS] @ TRANSFORM,
         mass=over_p[:, 0],
-        aliases=_aliases(over_p),
+        aliases=np.column_stack([largest[:, :2].max(axis=1), largest[:, 2:]]),
         z=z,
         v=v,
         panel=panel,
         above_cell=above[:, :POINTS] @ TRANSFORM,
     )
-
-
-def _aliases(over_p: FloatArray) -> FloatArray:
-    """Largest integrals of groups of Legendre polynomials, of shape (panels, groups)."""
-    largest = np.abs(over_p).reshape(len(over_p), -1, GROUP).max(axis=2)[:, ::-1]
-    return np.column_stack([largest[:, :2].max(axis=1), largest[:, 2:]])
 
 
 def normal_density(v: FloatArray) -> FloatArray:

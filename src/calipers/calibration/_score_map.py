@@ -74,7 +74,6 @@ class Calibration(Calibrator):
     n_independent: float | None = None
 
     kind: ClassVar[str] = "map"
-    """Key in ``CALIBRATIONS``."""
 
     @classmethod
     def from_scores(
@@ -180,7 +179,6 @@ class Calibration(Calibrator):
         return self.to_score(v)
 
     def to_arrays(self) -> dict[str, NDArray[Any]]:
-        """State to store, as plain arrays."""
         values = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "row_weight"}
         arrays = {name: np.asarray(value) for name, value in values.items() if value is not None}
         ratio = self.row_weight
@@ -188,14 +186,13 @@ class Calibration(Calibrator):
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, ArrayLike]) -> Self:
-        """Restore a calibration from `to_arrays`; raise `SchemaError` if it is malformed."""
-        stored = {name: np.asarray(array) for name, array in arrays.items()}
-        check_arrays(stored)
-        scores, mass, share = (stored[n].astype(np.float64) for n in ("scores", "mass", "share"))
+        check_arrays(arrays)
+        values = {name: np.asarray(array) for name, array in arrays.items()}
+        scores, mass, share = (values[n].astype(np.float64) for n in ("scores", "mass", "share"))
         names = ("total_weight", "n_rows", "tail_slope", "strict", "n_effective", "n_independent")
-        numbers = {name: stored[name].item() for name in names if name in stored}
+        numbers = {name: values[name].item() for name in names if name in values}
         numbers.setdefault("n_effective", float(numbers["n_rows"]))  # absent from older folders
-        ratio = DensityRatio.from_arrays(stored) if "ratio.coef" in stored else None
+        ratio = DensityRatio.from_arrays(arrays) if "ratio.coef" in arrays else None
         return cls(scores, mass, share, row_weight=ratio, **numbers)
 
     def score_of_level(self, p: ArrayLike, weight: ArrayLike | None = None) -> FloatArray:
@@ -235,7 +232,6 @@ class Calibration(Calibrator):
         return np.minimum(2.0 * w / (self.total_weight + w), 1.0)
 
     def supports(self, p: ArrayLike, weight: ArrayLike | None = None) -> BoolArray:
-        """Whether there are enough calibration rows for the level `p`."""
         level = checks.probability("p", p)
         tail = 2.0 * np.minimum(level, 1.0 - level)
         return np.asarray(tail >= self.smallest_alpha(weight) * (1.0 - ROUNDING))
@@ -260,7 +256,7 @@ class Calibration(Calibrator):
     def _pieces(self, place: IntArray, low: BoolArray, weight: FloatArray) -> Pieces:
         """Pieces between the knots on either side of ``place``, of those in use at this weight."""
         lower, upper, end = self._lower, self._upper, len(self.scores)
-        low_end, high_start = self._lower_end(weight), self._upper_start(weight)
+        low_end, high_start = self._in_use(weight)
         down, up = np.minimum(place, low_end), np.maximum(place, high_start)
         left = np.where(low, down - 1, np.where(up > high_start, up - 1, upper - 1))
         right = np.where(low, np.where(down < low_end, down, lower), up)
@@ -294,21 +290,16 @@ class Calibration(Calibrator):
         """Index of the first knot in the upper half; in a strict map, after the median."""
         return self._lower + int(self.strict)
 
-    def _lower_end(self, weight: FloatArray) -> IntArray:
-        """End of the lower knots in use; strict ones must be valid for levels below one half."""
+    def _in_use(self, weight: FloatArray) -> tuple[IntArray, IntArray]:
+        """End of the lower and start of the upper knots, as far as valid on their side of 1/2."""
+        lower, upper, total = self._lower, self._upper, self.total_weight + weight
         if not self.strict:
-            return np.asarray(self._lower)
-        valid_from = np.append(0.0, self.mass[: self._lower])[: self._lower]
-        limit = (0.5 - MIDDLE) * (self.total_weight + weight) - weight
-        return np.asarray(np.searchsorted(valid_from, limit))
-
-    def _upper_start(self, weight: FloatArray) -> IntArray:
-        """Start of the upper knots in use; strict ones must be valid for levels above one half."""
-        if not self.strict:
-            return np.asarray(self._upper)
-        valid_to = np.append(self.mass[self._upper :], self.total_weight)[1:]
-        limit = (0.5 + MIDDLE) * (self.total_weight + weight)
-        return np.asarray(self._upper + np.searchsorted(valid_to, limit, side="right"))
+            return np.asarray(lower), np.asarray(upper)
+        valid_from = np.append(0.0, self.mass[:lower])[:lower]
+        valid_to = np.append(self.mass[upper:], self.total_weight)[1:]
+        low_end = np.searchsorted(valid_from, (0.5 - MIDDLE) * total - weight)
+        high_start = upper + np.searchsorted(valid_to, (0.5 + MIDDLE) * total, side="right")
+        return np.asarray(low_end), np.asarray(high_start)
 
     def _weight(self, weight: ArrayLike | None) -> FloatArray:
         if weight is None:

@@ -107,13 +107,13 @@ class LevelTracker:
     @classmethod
     def start(cls) -> Self:
         """Return the initial state, which leaves the model's levels unchanged."""
-        full = (_EXPERTS, len(LEVELS))
+        even = np.full((_EXPERTS, len(LEVELS)), 1.0 / _EXPERTS)
         return cls(
             location=np.zeros(_EXPERTS),
             scale=np.ones(_EXPERTS),
             shape=np.tile(NORMAL, (_EXPERTS, 1)),
-            regret=np.zeros(full),
-            weights=np.full(full, 1.0 / _EXPERTS),
+            regret=np.zeros_like(even),
+            weights=even,
             spread=np.zeros(len(LEVELS)),
             margin=np.zeros(_HALF),
             rows=np.zeros(()),

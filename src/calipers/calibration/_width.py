@@ -23,7 +23,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from calipers import _checks as checks
 from calipers._checks import BoolArray, FloatArray, IntArray
-from calipers._schema import array_of, refuse, within
+from calipers._schema import array_of, refuse
 from calipers.calibration._calibrated import CalibratedMixture
 from calipers.calibration._level_map import Pieces
 from calipers.calibration._pool import UnseenPools, out_of_fold
@@ -69,7 +69,6 @@ class WidthCalibration(Calibrator):
     n_rows: int  #: Number of calibration rows.
 
     kind: ClassVar[str] = "width"
-    """Key in ``CALIBRATIONS``."""
 
     @classmethod
     def from_widths(
@@ -102,7 +101,6 @@ class WidthCalibration(Calibrator):
 
     @property
     def level_map(self) -> Self:
-        """The map, which is this object itself."""
         return self
 
     @property
@@ -123,44 +121,32 @@ class WidthCalibration(Calibrator):
         return self.factor[np.asarray(step)]
 
     def to_score(self, v: ArrayLike, step: ArrayLike) -> FloatArray:
-        """Score of a level on the normal scale."""
         return np.asarray(checks.not_nan("v", v) * self.stretch(step))
 
     def from_score(self, z: ArrayLike, step: ArrayLike) -> FloatArray:
-        """Level of a score: the inverse of ``to_score``."""
         return np.asarray(checks.not_nan("z", z) / self.stretch(step))
 
     def pieces_of_score(self, z: FloatArray, step: ArrayLike) -> Pieces:
-        """The line through the origin on which all scores of a step lie."""
         zeros = np.zeros(np.broadcast_shapes(np.shape(z), np.shape(step)))
         return Pieces(zeros, zeros, zeros + self.stretch(step))
 
     def supports(self, p: ArrayLike, step: ArrayLike | None = None) -> BoolArray:
-        """False for every level: the map after this one decides what is supported."""
-        return np.zeros(np.shape(p), np.bool_)
+        return np.zeros(np.shape(p), np.bool_)  # the map after this one decides what is supported
 
     def fixed_scores(self, v: FloatArray) -> NoReturn:
-        """Raise ValueError: scores are not the same for every row."""
         raise ValueError("scores depend on the width of the prediction")
 
     def to_arrays(self) -> dict[str, NDArray[Any]]:
-        """State to store, as plain arrays."""
         rows = np.asarray(self.n_rows)
         return {"edges": self.edges, "factor": self.factor, "n_rows": rows}
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, ArrayLike]) -> Self:
-        """Restore a calibration from ``to_arrays``; raise ``SchemaError`` if it is malformed."""
-        stored = {name: np.asarray(array) for name, array in arrays.items()}
-        edges = array_of(stored, "edges", "f")
+        edges = array_of(arrays, "edges", "f", None, -1e6, 1e6)
         if edges.ndim != 1 or len(edges) > 1000 or (np.diff(edges) <= 0).any():
             refuse("array 'edges'", "at most 1000 numbers in ascending order", edges)
-        within("edges", edges, -1e6, 1e6)
-        factor = array_of(stored, "factor", "f", (len(edges) + 1,))
-        within("factor", factor, 1e-3, 1e3)
-        rows = array_of(stored, "n_rows", "iu", ())
-        within("n_rows", rows, 1, 2.0**53)
-        return cls(edges, factor, int(rows))
+        factor = array_of(arrays, "factor", "f", (len(edges) + 1,), 1e-3, 1e3)
+        return cls(edges, factor, int(array_of(arrays, "n_rows", "iu", (), 1, 2.0**53)))
 
 
 def correct_by_width(

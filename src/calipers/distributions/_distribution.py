@@ -166,48 +166,46 @@ class ClosedForm(Distribution):
     _formulas: ClassVar[Any]
 
     @abstractmethod
-    def _apply(
-        self, function: Formula, *rows: FloatArray, outputs: int | None = None
-    ) -> FloatArray:
-        """Call `function` with blocks of `rows` and of the parameters."""
+    def apply(self, function: Formula, *rows: FloatArray, **options: Any) -> FloatArray:
+        """Call `function` with blocks of `rows` and of the parameters, see `blockwise`."""
 
     def pdf(self, x: ArrayLike) -> FloatArray:
-        return self._apply(self._formulas.pdf, checks.not_nan("x", x))
+        return self.apply(self._formulas.pdf, checks.not_nan("x", x))
 
     def logpdf(self, x: ArrayLike) -> FloatArray:
-        return self._apply(self._formulas.logpdf, checks.not_nan("x", x))
+        return self.apply(self._formulas.logpdf, checks.not_nan("x", x))
 
     def cdf(self, x: ArrayLike) -> FloatArray:
-        return self._apply(self._formulas.cdf, checks.not_nan("x", x))
+        return self.apply(self._formulas.cdf, checks.not_nan("x", x))
 
     def sf(self, x: ArrayLike) -> FloatArray:
-        return self._apply(self._formulas.sf, checks.not_nan("x", x))
+        return self.apply(self._formulas.sf, checks.not_nan("x", x))
 
     def ppf(self, p: ArrayLike) -> FloatArray:
-        return self._apply(self._formulas.ppf, checks.probability("p", p))
+        return self.apply(self._formulas.ppf, checks.probability("p", p))
 
     def isf(self, q: ArrayLike) -> FloatArray:
-        return self._apply(self._formulas.isf, checks.probability("q", q))
+        return self.apply(self._formulas.isf, checks.probability("q", q))
 
     def interval(self, coverage: ArrayLike) -> tuple[FloatArray, FloatArray]:
         tail = (1.0 - checks.coverage(coverage)) / 2.0
-        lower, upper = self._apply(self._formulas.interval, tail, outputs=2)
+        lower, upper = self.apply(self._formulas.interval, tail, outputs=2)
         return lower, upper
 
     def crps(self, y: ArrayLike) -> FloatArray:
-        return self._apply(self._formulas.crps, checks.finite("y", y))
+        return self.apply(self._formulas.crps, checks.finite("y", y))
 
     def sample(self, size: int | tuple[int, ...] = (), *, rng: np.random.Generator) -> FloatArray:
         shape = (*(size if isinstance(size, tuple) else (size,)), *self.shape)
         uniform, normal = rng.random(shape), rng.standard_normal(shape)
-        return self._apply(self._formulas.draw, uniform, normal)
+        return self.apply(self._formulas.draw, uniform, normal)
 
     def moments(self) -> tuple[FloatArray, FloatArray]:
         return self.mean, self.var
 
     @property
     def mean(self) -> FloatArray:
-        return self._apply(self._formulas.mean)
+        return self.apply(self._formulas.mean)
 
 
 class DerivedDistribution(Distribution):

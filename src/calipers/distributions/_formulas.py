@@ -33,16 +33,13 @@ class Members(NamedTuple):
 
     @property
     def n_rows(self) -> int:
-        """Number of rows."""
         return self.loc.shape[1]
 
     @property
     def parameters(self) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """Location and scales."""
         return self.loc, self.left, self.right
 
     def take(self, rows: IntArray) -> "Members":
-        """Members of the subset ``rows``."""
         weights = self.weights if self.weights.shape[1] == 1 else self.weights[:, rows]
         return Members(self.loc[:, rows], self.left[:, rows], self.right[:, rows], weights)
 

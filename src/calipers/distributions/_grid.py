@@ -75,7 +75,6 @@ class Place(NamedTuple):
         return x
 
     def put(self, rows: IntArray, other: "Place") -> None:
-        """Overwrite the subset ``rows``."""
         for old, new in zip(self, other, strict=True):
             old[rows] = new
 

@@ -14,7 +14,7 @@ from calipers._blocks import blockwise, blockwise_ragged, sum_members
 from calipers._checks import FloatArray
 from calipers.distributions import _mixture_formulas as formulas
 from calipers.distributions._density import mixture_modes
-from calipers.distributions._distribution import ClosedForm, Formula
+from calipers.distributions._distribution import ClosedForm
 from calipers.distributions._formulas import Members
 from calipers.distributions._regions import density_region, shortest_interval
 from calipers.distributions._split_normal import SplitNormal
@@ -120,11 +120,9 @@ class SplitNormalMixture(ClosedForm):
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Shape of the array of mixtures."""
         return self.components.shape[1:]
 
     def __getitem__(self, key: Any) -> "SplitNormalMixture":
-        """Subset of the mixtures, by any index that NumPy accepts, with all of their members."""
         keys = (slice(None), *(key if isinstance(key, tuple) else (key,)))
         weights = self.weights if self.weights.ndim == 1 else self.weights[keys]
         return self._with(self.components[keys], weights)
@@ -153,28 +151,22 @@ class SplitNormalMixture(ClosedForm):
         components = SplitNormal(*(of_networks(array) for array in self.components._parameters))
         return SplitNormalMixture(components, of_networks(weights))
 
-    def in_blocks(
-        self, function: Callable[..., Any]
-    ) -> tuple[Callable[..., Any], tuple[FloatArray, ...]]:
-        """Adapt a function of blocks of rows and their `Members` to `calipers._blocks`.
+    def apply(
+        self, function: Callable[..., Any], *rows: FloatArray, ragged: bool = False, **options: Any
+    ) -> Any:
+        """Call a function of blocks of `rows` and their `Members`.
 
-        Returns a function that takes arrays in place of `Members`, and these arrays.
+        The options are those of `blockwise`, or of `blockwise_ragged`.
         """
+        members: tuple[FloatArray, ...] = self.components._parameters
+        common = [self.weights[:, None]]
         if self.weights.ndim > 1:  # weights differ between rows
-            members = (*self.components._parameters, self.weights)
-            return lambda *blocks: function(*blocks[:-4], Members._make(blocks[-4:])), members
-        common = self.weights[:, None]
+            members, common = (*members, self.weights), []
 
-        def of_block(*blocks: Any) -> Any:
-            return function(*blocks[:-3], Members._make((*blocks[-3:], common)))
+        def of_block(*blocks: FloatArray) -> Any:
+            return function(*blocks[: len(rows)], Members(*blocks[len(rows) :], *common))
 
-        return of_block, self.components._parameters
-
-    def _apply(
-        self, function: Formula, *rows: FloatArray, outputs: int | None = None
-    ) -> FloatArray:
-        of_block, members = self.in_blocks(function)
-        return blockwise(of_block, rows, members, outputs=outputs)
+        return (blockwise_ragged if ragged else blockwise)(of_block, rows, members, **options)
 
     def hdi(self, coverage: ArrayLike) -> tuple[FloatArray, FloatArray]:
         """Lower and upper bound of the shortest interval that holds this mass, exactly.
@@ -189,8 +181,7 @@ class SplitNormalMixture(ClosedForm):
         >>> [round(float(bound), 3) for bound in skewed.interval(0.9)]
         [-0.528, 3.777]
         """
-        level = checks.coverage(coverage)
-        lower, upper = self._apply(shortest_interval, level, outputs=2)
+        lower, upper = self.apply(shortest_interval, checks.coverage(coverage), outputs=2)
         return lower, upper
 
     def hdr(self, coverage: ArrayLike) -> tuple[FloatArray, FloatArray]:
@@ -213,8 +204,7 @@ class SplitNormalMixture(ClosedForm):
         ([[-1.96], [8.04]], [[1.96], [11.96]])
         """
         level = checks.coverage(coverage)
-        of_block, members = self.in_blocks(density_region)
-        lower, upper = blockwise_ragged(of_block, [level], members, outputs=2)
+        lower, upper = self.apply(density_region, level, outputs=2, ragged=True)
         return lower, upper
 
     def modes(self) -> FloatArray:
@@ -234,19 +224,18 @@ class SplitNormalMixture(ClosedForm):
         array([[ 0.,  0.],
                [nan,  9.]])
         """
-        of_block, members = self.in_blocks(mixture_modes)
-        (modes,) = blockwise_ragged(of_block, [], members, outputs=1)
+        (modes,) = self.apply(mixture_modes, outputs=1, ragged=True)
         return modes
 
     @property
     def aleatoric_var(self) -> FloatArray:
         """Mean of the networks' variances: the noise that each of them predicts."""
-        return self._apply(partial(formulas.aleatoric_var, per_network=self.per_network))
+        return self.apply(partial(formulas.aleatoric_var, per_network=self.per_network))
 
     @property
     def epistemic_var(self) -> FloatArray:
         """Variance of the networks' means: their disagreement."""
-        return self._apply(partial(formulas.epistemic_var, per_network=self.per_network))
+        return self.apply(partial(formulas.epistemic_var, per_network=self.per_network))
 
     @property
     def var(self) -> FloatArray:
@@ -255,4 +244,4 @@ class SplitNormalMixture(ClosedForm):
 
     @property
     def std(self) -> FloatArray:
-        return self._apply(formulas.std)
+        return self.apply(formulas.std)

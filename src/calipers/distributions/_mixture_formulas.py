@@ -9,6 +9,8 @@ from calipers.distributions import _formulas as formulas
 from calipers.distributions._formulas import SQRT2, SQRT_2_OVER_PI, Members
 from calipers.distributions._quantile import interval as interval, isf as isf, ppf as ppf
 
+Parameters = tuple[FloatArray, FloatArray, FloatArray]  # location and scales
+
 
 def average(values: FloatArray, weights: FloatArray) -> FloatArray:
     """Weighted mean over the members."""
@@ -16,7 +18,6 @@ def average(values: FloatArray, weights: FloatArray) -> FloatArray:
 
 
 def pdf(x: FloatArray, members: Members) -> FloatArray:
-    """Density."""
     return average(formulas.pdf(x, *members.parameters), members.weights)
 
 
@@ -31,22 +32,18 @@ mixture_logpdf = logpdf  # its name outside this module
 
 
 def cdf(x: FloatArray, members: Members) -> FloatArray:
-    """P(X <= x)."""
     return np.minimum(average(formulas.cdf(x, *members.parameters), members.weights), 1.0)
 
 
 def sf(x: FloatArray, members: Members) -> FloatArray:
-    """P(X > x)."""
     return np.minimum(average(formulas.sf(x, *members.parameters), members.weights), 1.0)
 
 
 def mean(members: Members) -> FloatArray:
-    """Weighted mean of the members' means."""
     return average(formulas.mean(*members.parameters), members.weights)
 
 
 def aleatoric_var(members: Members, *, per_network: int = 1) -> FloatArray:
-    """Mean of the networks' variances."""
     within = average(formulas.var(members.left, members.right), members.weights)
     if per_network == 1:
         return within
@@ -57,7 +54,6 @@ def aleatoric_var(members: Members, *, per_network: int = 1) -> FloatArray:
 
 
 def epistemic_var(members: Members, *, per_network: int = 1) -> FloatArray:
-    """Variance of the networks' means."""
     means, weights = formulas.mean(*members.parameters), members.weights
     if per_network > 1:
         means, weights = _by_network(means, weights, per_network)
@@ -110,18 +106,11 @@ def crps(y: FloatArray, members: Members) -> FloatArray:
     parts = list(zip(loc, left, right, strict=True))
     for i in range(len(parts)):
         for j in range(i):
-            score -= weights[i] * weights[j] * mean_difference(*parts[i], *parts[j])
+            score -= weights[i] * weights[j] * mean_difference(parts[i], parts[j])
     return score
 
 
-def mean_difference(
-    loc1: FloatArray,
-    left1: FloatArray,
-    right1: FloatArray,
-    loc2: FloatArray,
-    left2: FloatArray,
-    right2: FloatArray,
-) -> FloatArray:
+def mean_difference(first: Parameters, second: Parameters) -> FloatArray:
     """E|X1 - X2| of two independent split normals.
 
     Each is its mode plus a half normal distance to one side or the other, so that the difference of
@@ -131,9 +120,10 @@ def mean_difference(
     over it adds only densities and error functions.
 
     >>> zero, one = np.zeros(1), np.ones(1)
-    >>> mean_difference(zero, one, one, zero, one, one) * np.sqrt(np.pi) / 2
+    >>> mean_difference((zero, one, one), (zero, one, one)) * np.sqrt(np.pi) / 2
     array([1.])
     """
+    (loc1, left1, right1), (loc2, left2, right2) = first, second
     swap = loc1 < loc2
     high_left, low_left = np.where(swap, left2, left1), np.where(swap, left1, left2)
     high_right, low_right = np.where(swap, right2, right1), np.where(swap, right1, right2)

@@ -200,11 +200,8 @@ def mean_density(dist: Any, places: int) -> FloatArray:
         low, high = np.clip(low, *dist.support.ends), np.clip(high, *dist.support.ends)
     edges = np.linspace(low, high, places + 1)
     width = np.diff(edges, axis=0)
-    mass = (
-        dist.cdf_below(edges[1:]) - dist.cdf(edges[:-1])
-        if observed
-        else np.diff(dist.cdf(edges), axis=0)
-    )
+    at = dist.cdf(edges)
+    mass = (dist.cdf_below(edges[1:]) if observed else at[1:]) - at[:-1]
     with np.errstate(divide="ignore", invalid="ignore"):  # a point mass has no width
         height = mass / width
     if observed:

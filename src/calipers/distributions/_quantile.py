@@ -45,7 +45,6 @@ class Terms(NamedTuple):
     sharpest: FloatArray
 
     def take(self, rows: IntArray) -> "Terms":
-        """Terms of the subset ``rows``."""
         return Terms(*(a[:, rows] for a in self))
 
 

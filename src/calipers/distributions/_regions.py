@@ -16,16 +16,12 @@ from typing import NamedTuple
 import numpy as np
 
 from calipers._checks import FloatArray, IntArray
-from calipers.distributions import _formulas as split_normal, _mixture_formulas as formulas
-from calipers.distributions._density import (
-    ends_of_level,
-    find_crossings,
-    lowest_level,
-    mixture_modes,
-    settle,
-    stationary_points,
-    widened,
+from calipers.distributions import (
+    _density as density,
+    _formulas as split_normal,
+    _mixture_formulas as formulas,
 )
+from calipers.distributions._density import find_crossings
 from calipers.distributions._formulas import Members
 
 # Offsets of the stops from the mode of a component, in scales.
@@ -39,7 +35,6 @@ class IntervalProblem(NamedTuple):
     members: Members
 
     def take(self, rows: IntArray) -> "IntervalProblem":
-        """The subset ``rows``."""
         return IntervalProblem(self.alpha[rows], self.members.take(rows))
 
     def upper_for(self, lower: FloatArray) -> FloatArray:
@@ -56,7 +51,7 @@ class IntervalProblem(NamedTuple):
 def shortest_interval(coverage: FloatArray, members: Members) -> tuple[FloatArray, FloatArray]:
     """Bounds of the shortest interval of each row that holds the mass `coverage`, shape (n,)."""
     problem = IntervalProblem(1.0 - coverage, members)
-    (modes,) = mixture_modes(members)
+    (modes,) = density.mixture_modes(members)
     narrowest = np.minimum(members.left, members.right)
     simple = np.isnan(modes[1:]).all(axis=0) & (narrowest > 0).all(axis=0)
     bounds = np.empty((2, coverage.size))
@@ -131,15 +126,14 @@ class Hills(NamedTuple):
     members: Members
 
     def take(self, which: IntArray) -> "Hills":
-        """The subset ``which`` of the hills."""
         before, mode, after = self.before[which], self.mode[which], self.after[which]
         return Hills(before, mode, after, self.members.take(which))
 
 
 def density_region(coverage: FloatArray, members: Members) -> tuple[FloatArray, FloatArray]:
     """Bounds of all intervals of the highest density region, shape (k, n), padded with NaN."""
-    wide = widened(members)
-    modes, valleys = stationary_points(wide)
+    wide = density.widened(members)
+    modes, valleys = density.stationary_points(wide)
     row, k = np.nonzero(~np.isnan(modes.T))
     hills = Hills(valleys[k, row], modes[k, row], valleys[k + 1, row], wide.take(row))
 
@@ -155,17 +149,17 @@ def density_region(coverage: FloatArray, members: Members) -> tuple[FloatArray, 
     heights = formulas.logpdf(hills.mode, hills.members)
     top = np.full(coverage.size, -np.inf)
     np.maximum.at(top, row, heights)
-    level, _ = find_crossings(shortfall, lowest_level(1.0 - coverage, wide), top)
+    level, _ = find_crossings(shortfall, density.lowest_level(1.0 - coverage, wide), top)
     above = np.flatnonzero(heights > level[row])
     row = row[above]
     subset = members.take(row)
-    low, high = (settle(x, subset) for x in _edges(level[row], hills.take(above)))
+    low, high = (density.settle(x, subset) for x in _edges(level[row], hills.take(above)))
     return _join(row, low, high, coverage.size)
 
 
 def _edges(level: FloatArray, hills: Hills) -> tuple[FloatArray, FloatArray]:
     """Points where the density crosses a level before and after each mode, or the valleys."""
-    low, high = ends_of_level(level, hills.members)
+    low, high = density.ends_of_level(level, hills.members)
 
     def height(x: FloatArray, which: IntArray) -> FloatArray:
         return formulas.logpdf(x, hills.members.take(which)) - level[which]

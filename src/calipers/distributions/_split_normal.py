@@ -137,18 +137,14 @@ class SplitNormal(ClosedForm):
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Shape of the array of distributions."""
         return self.loc.shape
 
     def __getitem__(self, key: Any) -> "SplitNormal":
-        """Subset of the distributions, by any index that NumPy accepts."""
         subset = SplitNormal(self.loc[key], self.left_scale[key], self.right_scale[key])
         return subset._marked(self.repaired[key])
 
-    def _apply(
-        self, function: Formula, *rows: FloatArray, outputs: int | None = None
-    ) -> FloatArray:
-        return blockwise(function, (*rows, *self._parameters), outputs=outputs)
+    def apply(self, function: Formula, *rows: FloatArray, **options: Any) -> FloatArray:
+        return blockwise(function, (*rows, *self._parameters), **options)
 
     @property
     def _parameters(self) -> tuple[FloatArray, FloatArray, FloatArray]:
@@ -165,7 +161,7 @@ class SplitNormal(ClosedForm):
         >>> lower.round(2), upper.round(2)
         (array([-1.96, -1.96]), array([1.96, 3.92]))
         """
-        lower, upper = self._apply(formulas.hdi, checks.coverage(coverage), outputs=2)
+        lower, upper = self.apply(formulas.hdi, checks.coverage(coverage), outputs=2)
         return lower, upper
 
     @property
@@ -175,12 +171,10 @@ class SplitNormal(ClosedForm):
 
     @property
     def var(self) -> FloatArray:
-        """Variance."""
         return blockwise(formulas.var, (self.left_scale, self.right_scale))
 
     @property
     def std(self) -> FloatArray:
-        """Standard deviation."""
         return blockwise(formulas.std, (self.left_scale, self.right_scale))
 
     @property

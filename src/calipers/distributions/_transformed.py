@@ -94,7 +94,6 @@ class TargetMap:
             )
 
     def to_dict(self) -> dict[str, Any]:
-        """The map as plain JSON."""
         return {key: value for key, value in vars(self).items() if value not in (-np.inf, np.inf)}
 
     def forward(self, y: ArrayLike) -> FloatArray:
@@ -221,12 +220,10 @@ class TransformedMixture(MappedDistribution):
 
     @property
     def aleatoric_var(self) -> FloatArray:
-        """Mean of the networks' variances, before calibration."""
         first, second = self.target_map.moments(self._mixture.by_network)
         return sum_members(np.maximum(second - first**2, 0.0)) / len(first)
 
     @property
     def epistemic_var(self) -> FloatArray:
-        """Variance of the networks' means, before calibration."""
         means = self.target_map.mean(self._mixture.by_network)
         return sum_members((means - sum_members(means) / len(means)) ** 2) / len(means)

@@ -52,12 +52,9 @@ class Head(ABC):
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
-        fields = getattr(cls, "fields", None)
-        if (
-            fields
-            and not cls.split_normal
-            and fields not in (("lower", "point", "upper"), ("point",))
-        ):
+        fields = getattr(cls, "fields", ())
+        plain = fields in ((), ("lower", "point", "upper"), ("point",))
+        if not (plain or cls.split_normal):
             raise TypeError(
                 f"{cls.__name__}.fields must be ('lower', 'point', 'upper') or ('point',), or "
                 f"split_normal must name the fields of a density; got {fields}"
@@ -106,65 +103,32 @@ class Head(ABC):
         loc, left, right, share = flat
         return SplitNormalMixture(SplitNormal(loc, left, right), share, per_network=self.components)
 
-    def density(self, values: Values) -> SplitNormal | SplitNormalMixture | None:
-        """Density of each network, of shape (networks, rows), or None without a density."""
-        mixture = self.mixture(values)
-        return None if mixture is None else mixture.by_network
-
     @property
     def has_interval(self) -> bool:
         """Whether networks predict more than a point."""
         return self.fields != ("point",)
 
 
-class Symbol:
-    """A value of a ``calipers.onnx`` graph, in single precision; arithmetic adds nodes."""
-
-    def __init__(self, graph: Any, name: str) -> None:
-        self.graph, self.name = graph, name
-
-    def node(self, kind: str, *others: Any) -> "Symbol":
-        """A node of this value and others, symbols or numbers."""
-        graph = self.graph
-        names = (o.name if isinstance(o, Symbol) else graph.single(o) for o in others)
-        return Symbol(graph, graph(kind, self.name, *names))
-
-    def __add__(self, other: Any) -> "Symbol":
-        return self.node("Add", other)
-
-    def __sub__(self, other: Any) -> "Symbol":
-        return self.node("Sub", other)
-
-    def __mul__(self, other: Any) -> "Symbol":
-        return self.node("Mul", other)
-
-    def __truediv__(self, other: Any) -> "Symbol":
-        return self.node("Div", other)
-
-    __radd__, __rmul__ = __add__, __mul__
-
-
 class Arithmetic(Head):
     """A head of sums, products and the functions below, whose ONNX form follows from them."""
 
-    def onnx(self, graph: Any, *raw: str) -> list[str]:
-        symbols = self.parameters(tuple(Symbol(graph, name) for name in raw))
-        return [symbol.name for symbol in symbols]
+    def onnx(self, graph: Any, *raw: Any) -> list[Any]:
+        return list(self.parameters(raw))
 
 
 def length(raw: Array) -> Array:
     """A positive number from any number, by softplus."""
     if isinstance(raw, np.ndarray):
         return np.log1p(np.exp(-np.abs(raw))) + np.maximum(raw, 0) + SMALLEST_SCALE
-    if isinstance(raw, Symbol):
-        return raw.node("Softplus") + SMALLEST_SCALE
+    if _is_symbol(raw):
+        return raw.graph("Softplus", raw) + SMALLEST_SCALE
     return jax.nn.softplus(raw) + SMALLEST_SCALE
 
 
 def shares(raw: Sequence[Array]) -> Array:
     """Positive numbers of sum 1 over the first axis, from any numbers, by softmax."""
     total = 1 + len(raw) * SMALLEST_SHARE
-    if isinstance(raw[0], Symbol):
+    if _is_symbol(raw[0]):
         return [(soft + SMALLEST_SHARE) / total for soft in _softmax(raw)]
     if isinstance(raw[0], np.ndarray):
         positive = np.exp(np.stack(raw) - np.max(raw, axis=0))
@@ -174,16 +138,21 @@ def shares(raw: Sequence[Array]) -> Array:
     return (soft + SMALLEST_SHARE) / total
 
 
-def _softmax(raw: Sequence[Symbol]) -> list[Symbol]:
+def _is_symbol(raw: Any) -> bool:
+    """Whether a value is one of a ``calipers.onnx`` graph, where arithmetic adds nodes."""
+    return isinstance(raw, str)
+
+
+def _softmax(raw: Sequence[Any]) -> list[Any]:
     graph = raw[0].graph
-    stacked = graph("Concat", *(graph.unsqueezed(symbol.name, 0) for symbol in raw), axis=0)
-    soft, axis = graph("Softmax", stacked, axis=0), graph.integers(0)
+    stacked = graph("Concat", *(graph.unsqueezed(symbol, 0) for symbol in raw), axis=0)
+    soft = graph("Softmax", stacked, axis=0)
     parts = (graph("Gather", soft, graph.integers(k), axis=0) for k in range(len(raw)))
-    return [Symbol(graph, graph("Squeeze", part, axis)) for part in parts]
+    return [graph.squeezed(part, 0) for part in parts]
 
 
 def columns(raw: Array) -> tuple[Array, ...]:
-    """Raw outputs as one array each; symbols are already."""
+    """Raw outputs as one array each; those of a graph are already."""
     return raw if isinstance(raw, tuple) else tuple(raw[..., i] for i in range(raw.shape[-1]))
 
 

@@ -57,7 +57,6 @@ def weighted(sample_weight: ArrayLike | None, named: Mapping[str, FloatArray]) -
 
 
 def average(values: NDArray[Any], weights: FloatArray) -> float:
-    """Weighted mean."""
     return float(np.average(values, weights=weights))
 
 

@@ -40,19 +40,10 @@ from calipers._files import replace_file
 from calipers.aggregation import AGGREGATIONS
 from calipers.calibration import WidthCalibration, infinite_reason
 from calipers.ensemble import Ensemble
-from calipers.onnx._graph import TYPES, Graph, array_info
+from calipers.onnx import _quantiles as quantiles
+from calipers.onnx._graph import TYPES, Graph, Value, array_info
 from calipers.onnx._networks import OUTPUTS, columns, matrix, parameters, with_trees
-from calipers.onnx._quantiles import (
-    Parts,
-    clipped,
-    density_mean,
-    in_own_unit,
-    lower_quantile,
-    mapped_mean,
-    observed,
-    upper_quantile,
-    width_steps,
-)
+from calipers.onnx._quantiles import Parts, in_own_unit, lower_quantile, upper_quantile
 from calipers.prediction import Query
 from calipers.preprocessing import Forest, TableEncoder
 from calipers.storage import versions
@@ -93,27 +84,9 @@ def export(
         X, inputs_info = columns(graph, table, dtype)
     X = X if forest is None else with_trees(graph, forest, X)
     values = parameters(graph, ensemble.bank, X)
-    outputs = {
-        "point": clipped(graph, graph.mean(_points(graph, ensemble, values)), ensemble.support)
-    }
-    shape: list[Any] = ["rows"]
-    levels = np.atleast_1d(ensemble.coverage if coverage is None else coverage).astype(float)
-    has_interval = ensemble.head.has_interval
-    if has_interval:
-        sides, tails = _interval(graph, ensemble, values, levels)
-        sides = [observed(graph, side, ensemble.support) for side in sides]
-        if coverage is None or np.isscalar(coverage):
-            sides = [graph("Squeeze", side, graph.integers(1)) for side in sides]
-        else:
-            shape.append(len(levels))
-        outputs |= dict(zip(OUTPUTS[1:], sides, strict=True))
-    outputs_info = [array_info(k, "float64", ["rows"] if k == "point" else shape) for k in outputs]
-    members = len(ensemble.bank)
-    for name, value in values.items():
-        outputs[f"member_{name}"] = value
-        outputs_info.append(array_info(f"member_{name}", "float64", [members, "rows"]))
-    for name, value in outputs.items():
-        graph.named(value, name)
+    point = graph.mean(_points(graph, ensemble, values))
+    point = quantiles.clipped(graph, point, ensemble.support)
+    outputs: dict[str, tuple[Value, list[Any]]] = {"point": (point, ["rows"])}  # with their shapes
     metadata = {
         "inputs": json.dumps(list(inputs), ensure_ascii=False),
         "target": target,
@@ -122,26 +95,37 @@ def export(
         "aggregation": ensemble.aggregation,
         "versions": json.dumps(versions()),
     }
-    if has_interval:
-        metadata["coverage"] = json.dumps(levels.tolist())
-        metadata["levels"] = json.dumps(tails)
+    if ensemble.head.has_interval:
+        levels = np.atleast_1d(ensemble.coverage if coverage is None else coverage).astype(float)
+        sides, tails = _interval(graph, ensemble, values, levels)
+        sides = [quantiles.observed(graph, side, ensemble.support) for side in sides]
+        shape = ["rows", len(levels)]
+        if coverage is None or np.isscalar(coverage):
+            sides, shape = [graph.squeezed(side, 1) for side in sides], ["rows"]
+        outputs |= {name: (side, shape) for name, side in zip(OUTPUTS[1:], sides, strict=True)}
+        metadata |= {"coverage": json.dumps(levels.tolist()), "levels": json.dumps(tails)}
+    shape = [len(ensemble.bank), "rows"]
+    outputs |= {f"member_{name}": (value, shape) for name, value in values.items()}
+    for name, (value, _) in outputs.items():
+        graph.named(value, name)
+    outputs_info = [array_info(name, "float64", shape) for name, (_, shape) in outputs.items()]
     model = graph.model(inputs_info, outputs_info, metadata, _DESCRIPTION)
     onnx.checker.check_model(model)
     replace_file(Path(path), model.SerializeToString())
     return Path(path)
 
 
-def _points(graph: Graph, ensemble: Ensemble, values: dict[str, str]) -> str:
+def _points(graph: Graph, ensemble: Ensemble, values: dict[str, Value]) -> Value:
     """The point prediction of each network, (networks, rows)."""
     density = _density(graph, ensemble, values)
     if density is None:
         return values["point"]
     if ensemble.target_map is not None:
-        return mapped_mean(graph, ensemble.target_map, density)
-    return density_mean(graph, density)
+        return quantiles.mapped_mean(graph, ensemble.target_map, density)
+    return quantiles.density_mean(graph, density)
 
 
-def _density(graph: Graph, ensemble: Ensemble, values: dict[str, str]) -> Parts | None:
+def _density(graph: Graph, ensemble: Ensemble, values: dict[str, Value]) -> Parts | None:
     """The split normals that networks predict, (networks, rows), or None if they predict none.
 
     If they predict several each, (components, networks, rows), with their weights.
@@ -149,29 +133,29 @@ def _density(graph: Graph, ensemble: Ensemble, values: dict[str, str]) -> Parts 
     head = ensemble.head
     if head.components == 1:
         names = head.split_normal
-        return Parts._make((*(values[name] for name in names), "")) if names else None
+        return Parts(*(values[name] for name in names)) if names else None
     fields = (*(head.split_normal[i::3] for i in range(3)), head.shares)
     loc, left, right, weight = (
         graph("Concat", *(graph.unsqueezed(values[name], 0) for name in names), axis=0)
         for names in fields
     )
-    total = graph("ReduceSum", weight, graph.integers(0), keepdims=1)  # 1 in single precision
-    return Parts(loc, left, right, graph("Div", weight, total))
+    # The sum of the weights is 1 in single precision only.
+    return Parts(loc, left, right, weight / graph.sum(weight, keepdims=1))
 
 
 def _members(graph: Graph, density: Parts, networks: int) -> Parts:
     """The mixture of all split normals, (members, 1, rows)."""
-    if not density.weight:
+    if density.weight is None:
         return Parts(*(graph.unsqueezed(part, 1) for part in density[:3]))
-    weight = graph("Div", density.weight, float(networks))
     rows = graph("Slice", graph("Shape", density.weight), graph.integers(2), graph.integers(3))
     shape = graph("Concat", graph.integers(-1, 1), rows, axis=0)
-    return Parts(*(graph("Reshape", part, shape) for part in (*density[:3], weight)))
+    parts = (*density[:3], density.weight / float(networks))
+    return Parts(*(graph("Reshape", part, shape) for part in parts))
 
 
 def _interval(
-    graph: Graph, ensemble: Ensemble, values: dict[str, str], coverages: FloatArray
-) -> tuple[list[str], Any]:
+    graph: Graph, ensemble: Ensemble, values: dict[str, Value], coverages: FloatArray
+) -> tuple[list[Value], Any]:
     """Bounds, (rows, coverages), and the normal scores of the quantiles that they are."""
     ensemble.check(Query(tuple(coverages.tolist())))
     aggregate = AGGREGATIONS[ensemble.aggregation].onnx
@@ -189,13 +173,13 @@ def _interval(
         return [graph.unsqueezed(side, 1) for side in sides], None
     if density is None:
         sides = aggregate(graph, values["lower"], values["point"], values["upper"], **options)
-        density = Parts(*sides)
+        density = Parts(*(Value(side, graph) for side in sides))
     parts = _members(graph, density, len(ensemble.bank))
     scores, step = [score[:, None] for score in _scores(ensemble, coverages)], None
     by_width = ensemble.calibrations[0] if ensemble.calibrations else None
     if isinstance(by_width, WidthCalibration):
         scores = [score * by_width.factor for score in scores]
-        step = width_steps(graph, by_width.edges, parts)
+        step = quantiles.width_steps(graph, by_width.edges, parts)
     low = lower_quantile(graph, scores[0], parts, step)
     high = upper_quantile(graph, scores[1], parts, step)
     tails = [score.squeeze(1) if step is None else score for score in scores]
@@ -216,12 +200,12 @@ def _scores(ensemble: Ensemble, coverages: FloatArray) -> tuple[FloatArray, Floa
 
 
 def _bounds(
-    graph: Graph, values: dict[str, str], density: Parts | None, coverage: float
-) -> tuple[str, str]:
+    graph: Graph, values: dict[str, Value], density: Parts | None, coverage: float
+) -> tuple[Value, Value]:
     """Bounds of each member, (members, rows)."""
     if density is None:
         return values["lower"], values["upper"]
-    if not density.weight:  # add the axis along which the components of a network would stand
+    if density.weight is None:  # add the axis along which components of a network would stand
         density = Parts(*(graph.unsqueezed(part, 0) for part in density[:3]))
     score = ndtri((1 - coverage) / 2)
     return lower_quantile(graph, score, density), upper_quantile(graph, -score, density)

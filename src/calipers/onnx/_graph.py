@@ -1,6 +1,6 @@
 """A builder of ONNX graphs, in which nodes are written like formulas."""
 
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from onnx import (
@@ -18,16 +18,52 @@ OPSET, IR = 17, 8  # of 2022, which all common runtimes support
 TYPES = {"float32": TensorProto.FLOAT, "float64": TensorProto.DOUBLE}
 
 
+class Value(str):
+    """The name of a value in a graph; arithmetic with numbers and other values adds nodes."""
+
+    graph: "Graph"
+    single: bool  # whether it is in single precision
+    __array_ufunc__ = None  # arrays leave arithmetic to this class
+
+    def __new__(cls, name: str, graph: "Graph", single: bool = False) -> Self:
+        value = super().__new__(cls, name)
+        value.graph, value.single = graph, single
+        return value
+
+    def __add__(self, other: Any) -> "Value":
+        return self.graph("Add", self, other)
+
+    def __sub__(self, other: Any) -> "Value":
+        return self.graph("Sub", self, other)
+
+    def __rsub__(self, other: Any) -> "Value":
+        return self.graph("Sub", other, self)
+
+    def __mul__(self, other: Any) -> "Value":
+        return self.graph("Mul", self, other)
+
+    def __truediv__(self, other: Any) -> "Value":
+        return self.graph("Div", self, other)
+
+    def __rtruediv__(self, other: Any) -> "Value":
+        return self.graph("Div", other, self)
+
+    def __neg__(self) -> "Value":
+        return self.graph("Neg", self)
+
+    __radd__, __rmul__ = __add__, __mul__
+
+
 class Graph:
-    """A graph under construction; values are strings, their names in the graph.
+    """A graph under construction.
 
     Each node has the name of its output. The standard allows nodes without names, but onnxruntime
     1.20 confuses them when it fuses nodes, and then computes something else.
 
     >>> graph = Graph()
-    >>> total = graph("Add", "a", 1.0)
+    >>> total = graph("Exp", "a") + 1.0
     >>> [node.op_type for node in graph.nodes]
-    ['Add']
+    ['Exp', 'Add']
     """
 
     def __init__(self, prefix: str = "calipers/") -> None:
@@ -38,54 +74,61 @@ class Graph:
     def _name(self) -> str:
         return f"{self.prefix}{len(self.nodes) + len(self.constants)}"
 
-    def __call__(self, kind: str, *inputs: Any, **attributes: Any) -> str:
-        """Add a node with one output, and return the name of the output.
+    def __call__(self, kind: str, *inputs: Any, **attributes: Any) -> Value:
+        """Add a node with one output.
 
-        Inputs that are not names of values are numbers, in double precision.
+        Inputs that are not names of values are numbers, in the precision of the values.
         """
-        names = [value if isinstance(value, str) else self.constant(value) for value in inputs]
+        single = any(isinstance(value, Value) and value.single for value in inputs)
+        dtype = np.float32 if single else np.float64
+        names = [v if isinstance(v, str) else self.constant(v, dtype) for v in inputs]
         name = self._name()
         self.nodes.append(helper.make_node(kind, names, [name], name, **attributes))
-        return name
+        return Value(name, self, single)
 
-    def constant(self, value: Any, dtype: Any = np.float64) -> str:
-        """Add a constant."""
+    def constant(self, value: Any, dtype: Any = np.float64) -> Value:
         name = self._name()
         self.constants.append(numpy_helper.from_array(np.asarray(value, dtype), name))
-        return name
+        return Value(name, self, dtype is np.float32)
 
-    def single(self, value: Any) -> str:
+    def single(self, value: Any) -> Value:
         """Add a constant in single precision, in which networks compute."""
         return self.constant(value, np.float32)
 
-    def integers(self, *values: int) -> str:
+    def integers(self, *values: int) -> Value:
         """Add a list of integers, such as a shape or axes."""
         return self.constant(values, np.int64)
 
-    def cast(self, value: str, dtype: str) -> str:
+    def cast(self, value: str, dtype: str) -> Value:
         """A value converted to single or double precision."""
-        return self("Cast", value, to=TYPES[dtype])
+        return Value(self("Cast", value, to=TYPES[dtype]), self, dtype == "float32")
 
-    def unsqueezed(self, value: str, *axes: int) -> str:
+    def unsqueezed(self, value: str, *axes: int) -> Value:
         """A value with additional axes of length 1."""
         return self("Unsqueeze", value, self.integers(*axes))
 
-    def mean(self, value: str, axis: int = 0) -> str:
-        """Mean along an axis."""
+    def squeezed(self, value: str, axis: int) -> Value:
+        """A value without an axis of length 1."""
+        return self("Squeeze", value, self.integers(axis))
+
+    def mean(self, value: str, axis: int = 0) -> Value:
         return self("ReduceMean", value, axes=[axis], keepdims=0)
 
-    def polynomial(self, x: str, coefficients: Any) -> str:
+    def sum(self, value: str, axis: int = 0, *, keepdims: int = 0) -> Value:
+        return self("ReduceSum", value, self.integers(axis), keepdims=keepdims)
+
+    def polynomial(self, x: Value, coefficients: Any) -> Value:
         """Polynomial with coefficients (numbers or names of values), highest power first."""
         result, *rest = coefficients
         for coefficient in rest:
-            result = self("Add", self("Mul", result, x), coefficient)
+            result = result * x + coefficient
         return result
 
     def named(self, value: str, name: str) -> None:
         """Give a value the name of an output."""
         self.nodes.append(helper.make_node("Identity", [value], [name], name))
 
-    def repeat(self, times: int, states: dict[str, str], body: "Graph", results: list[str]) -> Any:
+    def repeat(self, times: int, states: dict[Value, Value], body: "Graph", results: Any) -> Any:
         """Run ``body`` a number of times, and return the names of the final states.
 
         ``states`` maps names of double precision values within the body to their initial values;
@@ -104,7 +147,7 @@ class Graph:
         ]
         inner = helper.make_graph(body.nodes, "body", inputs, outputs, body.constants)
         count, true = self.constant(times, np.int64), self.constant(True, np.bool_)
-        names = [f"{self._name()}/{state}" for state in states]
+        names = [Value(f"{self._name()}/{state}", self) for state in states]
         values = [count, true, *states.values()]
         self.nodes.append(helper.make_node("Loop", values, names, names[0], body=inner))
         return names

@@ -13,17 +13,9 @@ from typing import Any
 import numpy as np
 from onnx import TensorProto, ValueInfoProto, helper
 
+from calipers import networks
 from calipers.bank import Bank, BankPoints, ColumnPoints, Upgraded
-from calipers.networks import (
-    Around,
-    AroundPoint,
-    EmbeddedPerceptron,
-    Linear,
-    Perceptron,
-    Periodic,
-    PiecewiseLinear,
-)
-from calipers.onnx._graph import Graph, array_info
+from calipers.onnx._graph import Graph, Value, array_info
 from calipers.preprocessing import (
     CYCLES,
     INPUT_LIMIT,
@@ -39,12 +31,12 @@ OUTPUTS = ("point", "lower", "upper")
 _ASINH_LIMIT = 1e150  # where inputs of asinh are clipped, since squares of larger numbers overflow
 
 
-def matrix(graph: Graph, width: int, dtype: str) -> tuple[str, list[ValueInfoProto]]:
+def matrix(graph: Graph, width: int, dtype: str) -> tuple[Value, list[ValueInfoProto]]:
     """The input ``X``, of shape (rows, inputs)."""
     return graph.cast("X", "float64"), [array_info("X", dtype, ["rows", width])]
 
 
-def columns(graph: Graph, table: TableEncoder, dtype: str) -> tuple[str, list[ValueInfoProto]]:
+def columns(graph: Graph, table: TableEncoder, dtype: str) -> tuple[Value, list[ValueInfoProto]]:
     """The preprocessed inputs, (rows, inputs), and an input of shape (rows,) for each column."""
     inputs, parts = [], []
     for column, encoder in table.used_columns():
@@ -64,10 +56,9 @@ def columns(graph: Graph, table: TableEncoder, dtype: str) -> tuple[str, list[Va
     return graph("Concat", *(graph.unsqueezed(part, 1) for part in parts), axis=1), inputs
 
 
-def with_trees(graph: Graph, forest: Forest, X: str) -> str:
+def with_trees(graph: Graph, forest: Forest, X: Value) -> Value:
     """The inputs, with the mean prediction of the trees as a last column."""
-    x = graph("Div", graph("Sub", X, forest.center), forest.scale)
-    x = graph("Clip", x, -INPUT_LIMIT, INPUT_LIMIT)
+    x = graph("Clip", (X - forest.center) / forest.scale, -INPUT_LIMIT, INPUT_LIMIT)
     leaf, sizes = forest.feature < 0, forest.sizes
     tree, node = np.repeat(np.arange(len(sizes)), sizes), np.arange(len(leaf))
     node = node - np.repeat(forest.roots, sizes)
@@ -93,52 +84,48 @@ def with_trees(graph: Graph, forest: Forest, X: str) -> str:
     return graph("Concat", X, graph.cast(point, "float64"), axis=1)
 
 
-def _filled(graph: Graph, encoder: NumberEncoder | DateEncoder, value: str) -> tuple[str, str]:
+def _filled(graph: Graph, encoder: NumberEncoder | DateEncoder, value: str) -> tuple[Value, Value]:
     """Which values are missing, and the values with missing ones imputed."""
     missing = graph("IsNaN", value)
     return missing, graph("Where", missing, encoder.fill, value)
 
 
-def _number(graph: Graph, encoder: NumberEncoder, value: str) -> list[str]:
+def _number(graph: Graph, encoder: NumberEncoder, value: Value) -> list[Value]:
     missing, filled = _filled(graph, encoder, value)
     if encoder.scale:
-        scaled = graph("Div", filled, encoder.scale)
-        scaled = graph("Sub", scaled, encoder.center / encoder.scale)
+        scaled = filled / encoder.scale - encoder.center / encoder.scale
         size = graph("Min", graph("Abs", scaled), _ASINH_LIMIT)
-        root = graph("Sqrt", graph("Add", graph("Mul", size, size), 1.0))
-        filled = graph("Mul", graph("Sign", scaled), graph("Log", graph("Add", size, root)))
+        filled = graph("Sign", scaled) * graph("Log", size + graph("Sqrt", size * size + 1.0))
     parts = [filled, graph.cast(missing, "float64")] if encoder.missing else [filled]
     return parts + _level(graph, encoder, value) if encoder.levels else parts
 
 
-def _level(graph: Graph, encoder: NumberEncoder, value: str) -> list[str]:
+def _level(graph: Graph, encoder: NumberEncoder, value: Value) -> list[Value]:
     """Frequency and target encoding of a numeric code."""
     levels = np.array(encoder.levels)
     middles = graph.constant(levels[None, :-1] / 2 + levels[None, 1:] / 2)
     above = graph("Greater", graph.unsqueezed(value, 1), middles)
-    above = graph("Cast", above, to=TensorProto.INT64)
-    code = graph("ReduceSum", above, graph.integers(1), keepdims=0)
+    code = graph.sum(graph("Cast", above, to=TensorProto.INT64), 1)
     level = graph("Gather", levels, code)
-    size = graph("Mul", graph("Abs", level), SINGLE)
-    near = graph("LessOrEqual", graph("Abs", graph("Sub", value, level)), size)
+    near = graph("LessOrEqual", graph("Abs", value - level), graph("Abs", level) * SINGLE)
     code = graph("Where", near, code, graph.integers(len(levels)))
     return [graph("Gather", values, code) for values in encoder.numbers]
 
 
-def _date(graph: Graph, encoder: DateEncoder, value: str) -> list[str]:
+def _date(graph: Graph, encoder: DateEncoder, value: str) -> list[Value]:
     missing, filled = _filled(graph, encoder, value)
-    parts = [graph("Div", graph("Sub", filled, encoder.low), CYCLES["day"])]
+    parts = [(filled - encoder.low) / CYCLES["day"]]
     for cycle in encoder.cycles:
-        turns = graph("Div", filled, CYCLES[cycle])
-        phase = graph("Sub", turns, graph("Floor", turns))
-        angle = graph.cast(graph("Mul", phase, 2 * np.pi), "float32")
+        turns = filled / CYCLES[cycle]
+        phase = turns - graph("Floor", turns)
+        angle = graph.cast(phase * (2 * np.pi), "float32")
         for function in ("Sin", "Cos"):
             wave = graph.cast(graph(function, angle), "float64")
             parts.append(graph("Where", missing, 0.0, wave))
     return [*parts, graph.cast(missing, "float64")] if encoder.missing else parts
 
 
-def _category(graph: Graph, encoder: CategoryEncoder, value: str) -> list[str]:
+def _category(graph: Graph, encoder: CategoryEncoder, value: str) -> list[Value]:
     unseen, missing = len(encoder.levels), len(encoder.levels) + 1
     code = graph(
         "LabelEncoder",
@@ -158,10 +145,7 @@ def _category(graph: Graph, encoder: CategoryEncoder, value: str) -> list[str]:
     return [graph("Gather", table, code) for table in tables]
 
 
-_GELU = (2 / np.pi) ** 0.5
-
-
-def parameters(graph: Graph, members: Bank | Upgraded, inputs: str) -> dict[str, str]:
+def parameters(graph: Graph, members: Bank | Upgraded, inputs: Value) -> dict[str, Value]:
     """Parameters of each member, by field: (members, rows), in double precision."""
     if isinstance(members, Bank):
         return _of_bank(graph, members, inputs)
@@ -178,55 +162,49 @@ def parameters(graph: Graph, members: Bank | Upgraded, inputs: str) -> dict[str,
     point = _of_bank(graph, members.points.bank, inputs)["point"]
     head = members.program.output
     return {
-        name: graph("Add", value, point) if head.is_place(name) else value
+        name: value + point if head.is_place(name) else value
         for name, value in _of_bank(graph, members.heads, inputs).items()
     }
 
 
-def _of_bank(graph: Graph, bank: Bank, inputs: str) -> dict[str, str]:
+def _of_bank(graph: Graph, bank: Bank, inputs: Value) -> dict[str, Value]:
     scaling, units = bank.scaling, bank.units
-    x = graph("Div", graph("Sub", inputs, units.input_center), units.input_scale)
-    x = graph("Clip", x, -1e9, 1e9)
+    x = graph("Clip", (inputs - units.input_center) / units.input_scale, -1e9, 1e9)
     x = graph.unsqueezed(graph.cast(x, "float32"), 0)
-    x = graph("Sub", x, graph.single(scaling.input_center[:, None]))
-    x = graph("Div", x, graph.single(scaling.input_scale[:, None]))
+    x = (x - scaling.input_center[:, None]) / scaling.input_scale[:, None]
     program, head = bank.program, bank.program.output
     raw = _module(graph, program.tree([np.asarray(leaf) for leaf in bank.weights]), x)
     columns = [
-        graph("Squeeze", graph("Gather", raw, graph.integers(i), axis=2), graph.integers(2))
-        for i in range(head.size)
+        graph.squeezed(graph("Gather", raw, graph.integers(i), axis=2), 2) for i in range(head.size)
     ]
-    if isinstance(program.network, Around):
+    if isinstance(program.network, networks.Around):
         bounded = graph("Tanh", columns[program.network.point_at])
-        reach = graph.single(program.network.reach)
-        columns[program.network.point_at] = graph("Mul", bounded, reach)
+        columns[program.network.point_at] = bounded * program.network.reach
     scale = scaling.target_scale * units.target_scale
     center = scaling.target_center * units.target_scale + units.target_center
     result = {}
     for name, value in zip(head.fields, head.onnx(graph, *columns), strict=True):
-        value = graph.cast(value, "float64")
+        result[name] = graph.cast(value, "float64")
         if name not in head.shares:
-            value = graph("Mul", value, scale[:, None])
+            result[name] *= scale[:, None]
         if head.is_place(name):
-            value = graph("Add", value, center[:, None])
-        result[name] = value
+            result[name] += center[:, None]
     return result
 
 
-def _module(graph: Graph, module: Any, x: str) -> str:
+def _module(graph: Graph, module: Any, x: Value) -> Value:
     """Rows of shape (members or 1, rows, inputs) through a module with a leading members axis."""
-    if isinstance(module, AroundPoint):
+    if isinstance(module, networks.AroundPoint):
         return _module(graph, module.network, x)
-    if isinstance(module, EmbeddedPerceptron):
+    if isinstance(module, networks.EmbeddedPerceptron):
         embedded = _periodic(graph, module.embedding, x)
         if module.segments is not None:
             embedded = graph("Concat", embedded, _segments(graph, module.segments, x), axis=2)
         raw = _module(graph, module.perceptron, embedded)
         if module.skip is None:
             return raw
-        prediction = graph("Gather", x, graph.integers(-1), axis=2)
-        return graph("Add", raw, graph("Mul", prediction, graph.single(module.skip[:, None])))
-    if not isinstance(module, Perceptron):
+        return raw + graph("Gather", x, graph.integers(-1), axis=2) * module.skip[:, None]
+    if not isinstance(module, networks.Perceptron):
         raise ValueError(
             f"a network of type {type(module).__name__} cannot be exported to ONNX: only those of "
             "calipers.networks can"
@@ -237,51 +215,43 @@ def _module(graph: Graph, module: Any, x: str) -> str:
     return _linear(graph, last, x)
 
 
-def _linear(graph: Graph, layer: Linear, x: str) -> str:
-    product = graph("MatMul", x, graph.single(layer.weight))
-    return graph("Add", product, graph.single(layer.bias[:, None]))
+def _linear(graph: Graph, layer: networks.Linear, x: Value) -> Value:
+    return graph("MatMul", x, layer.weight) + layer.bias[:, None]
 
 
-def _periodic(graph: Graph, embedding: Periodic, x: str) -> str:
-    relative = graph("Div", x, graph.single(embedding.clip))
-    square = graph("Add", graph("Mul", relative, relative), graph.single(1))
-    x = graph("Div", x, graph("Sqrt", square))
+def _periodic(graph: Graph, embedding: networks.Periodic, x: Value) -> Value:
+    relative = x / embedding.clip
+    x = x / graph("Sqrt", relative * relative + 1)
     members, inputs, count = embedding.frequency.shape
     if not inputs * count:
         return x
     chosen = graph("Gather", x, graph.integers(*embedding.columns), axis=2)
-    angle = graph("Mul", graph.unsqueezed(chosen, 3), graph.single(embedding.frequency[:, None]))
-    angle = graph("Add", angle, graph.single(embedding.phase[:, None]))
-    cosines = graph("Cos", graph("Mul", angle, graph.single(2 * np.pi)))
-    cosines = graph("Mul", cosines, graph.single(embedding.amplitude[:, None, :, None]))
+    angle = graph.unsqueezed(chosen, 3) * embedding.frequency[:, None] + embedding.phase[:, None]
+    cosines = graph("Cos", angle * (2 * np.pi)) * embedding.amplitude[:, None, :, None]
     flat = graph("Reshape", cosines, graph.integers(members, -1, inputs * count))
     return graph("Concat", x, flat, axis=2)
 
 
-def _segments(graph: Graph, encoding: PiecewiseLinear, x: str) -> str:
+def _segments(graph: Graph, encoding: networks.PiecewiseLinear, x: Value) -> Value:
     """The piecewise-linear encoding of inputs."""
     members, inputs = encoding.amplitude.shape
     knots = np.asarray(encoding.knots).reshape(members, 1, inputs, -1)
     width = knots[..., 1:] - knots[..., :-1]
     slope = np.where(width > 0, 1 / np.where(width > 0, width, 1), 0)
     chosen = graph.unsqueezed(graph("Gather", x, graph.integers(*encoding.columns), axis=2), 3)
-    filled = graph("Mul", graph("Sub", chosen, graph.single(knots[..., :-1])), graph.single(slope))
-    filled = graph("Clip", filled, graph.single(0), graph.single(1))
-    filled = graph("Mul", filled, graph.single(encoding.amplitude[:, None, :, None]))
+    filled = graph("Clip", (chosen - knots[..., :-1]) * slope, 0, 1)
+    filled = filled * encoding.amplitude[:, None, :, None]
     return graph("Reshape", filled, graph.integers(members, -1, inputs * width.shape[-1]))
 
 
-def _gelu(graph: Graph, x: str) -> str:
-    cube = graph("Mul", graph("Mul", x, x), x)
-    inner = graph("Add", x, graph("Mul", cube, graph.single(0.044715)))
-    gate = graph("Tanh", graph("Mul", inner, graph.single(_GELU)))
-    half = graph("Mul", x, graph.single(0.5))
-    return graph("Mul", half, graph("Add", gate, graph.single(1)))
+def _gelu(graph: Graph, x: Value) -> Value:
+    inner = x + x * x * x * 0.044715
+    return x * 0.5 * (graph("Tanh", inner * (2 / np.pi) ** 0.5) + 1)
 
 
-_ACTIVATIONS: dict[str, Callable[[Graph, str], str]] = {
+_ACTIVATIONS: dict[str, Callable[[Graph, Value], Value]] = {
     "relu": lambda graph, x: graph("Relu", x),
-    "silu": lambda graph, x: graph("Mul", x, graph("Sigmoid", x)),
+    "silu": lambda graph, x: x * graph("Sigmoid", x),
     "gelu": _gelu,
     "tanh": lambda graph, x: graph("Tanh", x),
 }

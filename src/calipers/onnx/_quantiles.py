@@ -13,7 +13,7 @@ from onnx import TensorProto
 from scipy.special import ndtr, ndtri
 
 from calipers.distributions import HALF_NORMAL, Support, TargetMap
-from calipers.onnx._graph import Graph
+from calipers.onnx._graph import Graph, Value
 
 HALVINGS = 44  # of a bracket about ten scales wide, down to 1e-12 of a scale
 
@@ -48,50 +48,42 @@ class Parts(NamedTuple):
     Weights sum to 1 along the first axis, which mixtures are taken over.
     """
 
-    loc: str
-    left: str
-    right: str
-    weight: str = ""
+    loc: Value
+    left: Value
+    right: Value
+    weight: Value | None = None
 
 
-def density_mean(graph: Graph, parts: Parts) -> str:
+def density_mean(graph: Graph, parts: Parts) -> Value:
     """Means of split normals, or of their mixtures if they have weights."""
     loc, left, right, weight = parts
-    mean = graph("Add", loc, graph("Mul", graph("Sub", right, left), (2 / np.pi) ** 0.5))
-    return _total(graph, graph("Mul", weight, mean)) if weight else mean
+    mean = loc + (right - left) * (2 / np.pi) ** 0.5
+    return graph.sum(weight * mean) if weight else mean
 
 
-def _total(graph: Graph, values: str) -> str:
-    return graph("ReduceSum", values, graph.integers(0), keepdims=0)
+def _mean(graph: Graph, values: Value, weight: Value | None) -> Value:
+    """Mean over members, weighted if there are weights."""
+    return graph.sum(weight * values) if weight else graph.mean(values)
 
 
-def _mean(graph: Graph, values: str, weight: str) -> str:
-    """Mean over members, weighted unless ``weight`` is empty."""
-    return _total(graph, graph("Mul", weight, values)) if weight else graph.mean(values)
-
-
-def width_steps(graph: Graph, edges: Any, parts: Parts) -> str:
+def width_steps(graph: Graph, edges: Any, parts: Parts) -> Value:
     """Index, (rows,), of the step between ``edges`` that each mixture is on.
 
     Edges are logarithms of standard deviations; ``parts`` are of shape (members, 1, rows).
     """
     loc, left, right, weight = parts
-    difference = graph("Sub", right, left)
-    square = graph("Mul", difference, difference)
-    within = graph("Mul", square, 1.0 - 2.0 / np.pi)
-    within = _mean(graph, graph("Add", within, graph("Mul", left, right)), weight)
+    difference = right - left
+    within = difference * difference * (1.0 - 2.0 / np.pi) + left * right
     means = density_mean(graph, Parts(loc, left, right))
-    off = graph("Sub", means, graph.unsqueezed(_mean(graph, means, weight), 0))
-    variance = graph("Add", within, _mean(graph, graph("Mul", off, off), weight))
-    width = graph("Mul", graph("Log", graph("Max", variance, _TINY)), 0.5)
+    off = means - graph.unsqueezed(_mean(graph, means, weight), 0)
+    variance = _mean(graph, within, weight) + _mean(graph, off * off, weight)
+    width = graph("Log", graph("Max", variance, _TINY)) * 0.5
     width = graph("Reshape", width, graph.integers(-1, 1))
     beyond = graph("GreaterOrEqual", width, edges)
-    return graph(
-        "ReduceSum", graph("Cast", beyond, to=TensorProto.INT64), graph.integers(1), keepdims=0
-    )
+    return graph.sum(graph("Cast", beyond, to=TensorProto.INT64), 1)
 
 
-def lower_quantile(graph: Graph, score: Any, parts: Parts, step: str | None = None) -> str:
+def lower_quantile(graph: Graph, score: Any, parts: Parts, step: str | None = None) -> Value:
     """Quantiles of mixtures, (levels, rows), at levels given as normal scores.
 
     Scores broadcast against (levels, rows); with ``step``, the index of the step that each row is
@@ -100,96 +92,87 @@ def lower_quantile(graph: Graph, score: Any, parts: Parts, step: str | None = No
     loc, left, right, _ = parts
     level = ndtr(np.asarray(score, dtype=np.float64))
 
-    def by_row(table: Any) -> str:
+    def by_row(table: Any) -> Value:
         return graph.constant(table) if step is None else graph("Gather", table, step, axis=1)
 
-    below = graph("Mul", left, by_row(ndtri(level / 2)))
-    above = graph("Mul", right, by_row(-ndtri((1 - level) / 2)))
+    below, above = left * by_row(ndtri(level / 2)), right * by_row(-ndtri((1 - level) / 2))
     target = by_row(level)
-    low = graph("ReduceMin", graph("Add", loc, below), axes=[0], keepdims=0)
-    high = graph("ReduceMax", graph("Add", loc, above), axes=[0], keepdims=0)
-    body, (least, most) = Graph("calipers/body/"), ("calipers/least", "calipers/most")
-    middle = body("Mul", body("Add", least, most), 0.5)
+    low = graph("ReduceMin", loc + below, axes=[0], keepdims=0)
+    high = graph("ReduceMax", loc + above, axes=[0], keepdims=0)
+    body = Graph("calipers/body/")
+    least, most = Value("calipers/least", body), Value("calipers/most", body)
+    middle = (least + most) * 0.5
     short = body("Less", _mixture_cdf(body, middle, parts), target)
     results = [body("Where", short, middle, least), body("Where", short, most, middle)]
     low, high = graph.repeat(HALVINGS, {least: low, most: high}, body, results)
-    return graph("Mul", graph("Add", low, high), 0.5)
+    return (low + high) * 0.5
 
 
-def upper_quantile(graph: Graph, score: Any, parts: Parts, step: str | None = None) -> str:
+def upper_quantile(graph: Graph, score: Any, parts: Parts, step: str | None = None) -> Value:
     """The same for upper tails: by the mirror image, so that small tails keep their digits."""
-    mirrored = Parts(graph("Neg", parts.loc), parts.right, parts.left, parts.weight)
-    return graph("Neg", lower_quantile(graph, -np.asarray(score), mirrored, step))
+    mirrored = Parts(-parts.loc, parts.right, parts.left, parts.weight)
+    return -lower_quantile(graph, -np.asarray(score), mirrored, step)
 
 
-def _mixture_cdf(graph: Graph, x: str, parts: Parts) -> str:
-    loc, left, right, weight = parts
-    distance = graph("Sub", x, loc)
+def _mixture_cdf(graph: Graph, x: Value, parts: Parts) -> Value:
+    """Distribution function at ``x``, in a graph that may be within that of ``parts``."""
+    loc, left, right = (Value(part, graph) for part in parts[:3])
+    weight = parts.weight and Value(parts.weight, graph)
+    distance = x - loc
     is_left = graph("Less", distance, 0.0)
     scale = graph("Where", is_left, left, right)
-    z = graph("Div", graph("Abs", distance), graph("Max", scale, _TINY))
+    z = graph("Abs", distance) / graph("Max", scale, _TINY)
     tail = _normal_tail(graph, graph("Min", z, 38.0))
-    both = graph("Max", graph("Add", left, right), _TINY)
-    mass = graph("Mul", graph("Div", graph("Add", scale, scale), both), tail)
-    cdf = graph("Where", is_left, mass, graph("Sub", 1.0, mass))
-    return _mean(graph, cdf, weight)
+    mass = (scale + scale) / graph("Max", left + right, _TINY) * tail
+    return _mean(graph, graph("Where", is_left, mass, 1.0 - mass), weight)
 
 
-def _normal_tail(graph: Graph, z: str) -> str:
+def _normal_tail(graph: Graph, z: Value) -> Value:
     """P(Z > z) of a standard normal Z, for z from 0 to 38."""
-    square = graph("Mul", graph("Mul", z, z), -0.5)
-    near = graph("Div", graph.polynomial(z, _ABOVE), graph.polynomial(z, _BELOW))
-    far = graph("Add", z, 0.65)
+    near = graph.polynomial(z, _ABOVE) / graph.polynomial(z, _BELOW)
+    far = z + 0.65
     for number in (4.0, 3.0, 2.0, 1.0):
-        far = graph("Add", z, graph("Div", number, far))
-    far = graph("Div", (2 * np.pi) ** -0.5, far)
-    ratio = graph("Where", graph("Less", z, _FAR), near, far)
-    return graph("Mul", graph("Exp", square), ratio)
+        far = z + number / far
+    ratio = graph("Where", graph("Less", z, _FAR), near, (2 * np.pi) ** -0.5 / far)
+    return graph("Exp", z * z * -0.5) * ratio
 
 
-def observed(graph: Graph, latent: str, support: Support) -> str:
+def observed(graph: Graph, latent: Value, support: Support) -> Value:
     """The observable values for latent values of any shape, see ``Support.observe``."""
     value = _through_knots(graph, latent, support) if support.latent else latent
     if support.step:
-        place = graph("Div", graph("Sub", value, support.origin), support.step)
-        place = graph("Ceil", graph("Sub", place, 0.5))
-        value = graph("Add", support.origin, graph("Mul", place, support.step))
+        place = graph("Ceil", (value - support.origin) / support.step - 0.5)
+        value = support.origin + place * support.step
         if not support.values:
             unit = 10.0**support.decimals
-            value = graph("Div", graph("Round", graph("Mul", value, unit)), unit)
+            value = graph("Round", value * unit) / unit
     return clipped(graph, value, support)
 
 
-def in_own_unit(graph: Graph, value: str, scale: TargetMap | None) -> str:
+def in_own_unit(graph: Graph, value: Value, scale: TargetMap | None) -> Value:
     """Values in the unit of the target, see ``TargetMap.back``."""
     if scale is None:
         return value
-    result = graph("Exp", value)
-    if scale.kind == "asinh":
-        result = graph("Sub", result, graph("Exp", graph("Neg", value)))
-    unit = scale.unit if scale.kind == "log" else 0.5 * scale.unit
-    return graph("Mul", result, unit)
+    if scale.kind == "log":
+        return graph("Exp", value) * scale.unit
+    return (graph("Exp", value) - graph("Exp", -value)) * (0.5 * scale.unit)
 
 
-def mapped_mean(graph: Graph, scale: TargetMap, parts: Parts) -> str:
+def mapped_mean(graph: Graph, scale: TargetMap, parts: Parts) -> Value:
     """Means, in the unit of the target, of split normals on a scale or of their mixtures."""
     weight = parts.weight
     nodes, masses = (row.reshape(-1, *(1,) * (3 if weight else 2)) for row in HALF_NORMAL)
     loc, left, right = (graph.unsqueezed(part, 0) for part in parts[:3])
     sides = []
     for sign, width in ((-1.0, left), (1.0, right)):
-        value = graph("Add", loc, graph("Mul", width, sign * nodes))
-        value = graph("Max", value, scale.low)
-        value = graph("Min", value, scale.high)
-        value = graph("Mul", in_own_unit(graph, value, scale), masses)
-        total = graph("ReduceSum", value, graph.integers(0), keepdims=1)
-        sides.append(graph("Mul", total, width))
-    both = graph("Div", graph("Add", *sides), graph("Add", left, right))
-    mean = graph("Squeeze", both, graph.integers(0))
-    return _total(graph, graph("Mul", weight, mean)) if weight else mean
+        value = graph("Min", graph("Max", loc + width * (sign * nodes), scale.low), scale.high)
+        total = graph.sum(in_own_unit(graph, value, scale) * masses, keepdims=1)
+        sides.append(total * width)
+    mean = graph.squeezed((sides[0] + sides[1]) / (left + right), 0)
+    return graph.sum(weight * mean) if weight else mean
 
 
-def clipped(graph: Graph, value: str, support: Support) -> str:
+def clipped(graph: Graph, value: Value, support: Support) -> Value:
     """Values clipped to the bounds of the support."""
     if support.low is not None:
         value = graph("Max", value, support.low)
@@ -198,12 +181,11 @@ def clipped(graph: Graph, value: str, support: Support) -> str:
     return value
 
 
-def _through_knots(graph: Graph, value: str, support: Support) -> str:
+def _through_knots(graph: Graph, value: Value, support: Support) -> Value:
     """The piecewise-linear map of a support, as a sum to which each knot adds a change of slope."""
     latent, target = np.array(support.latent), np.array(support.observed)
     slopes = np.concatenate([[1.0], np.diff(target) / np.diff(latent), [1.0]])
-    total = graph("Add", value, target[0] - latent[0])
+    total = value + (target[0] - latent[0])
     for knot, change in zip(latent, np.diff(slopes), strict=True):
-        beyond = graph("Max", graph("Sub", value, knot), 0.0)
-        total = graph("Add", total, graph("Mul", beyond, change))
+        total = total + graph("Max", value - knot, 0.0) * change
     return total

@@ -59,12 +59,10 @@ class Column:
     note: str = ""  #: A remark for people; often empty.
 
     def to_document(self) -> dict[str, Any]:
-        """The column as plain JSON."""
         return asdict(self) | {"categories": list(self.categories)}
 
     @classmethod
     def from_document(cls, document: Mapping[str, Any]) -> Self:
-        """The column that ``to_document`` wrote."""
         return cls(**{**document, "categories": tuple(document["categories"])})
 
 

@@ -1,7 +1,7 @@
 """``TableEncoder``, the scikit-learn transformer of tables."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from numbers import Integral
 from typing import Any, ClassVar, Self
 
@@ -20,6 +20,7 @@ from calipers.preprocessing._kinds import is_in_thousands
 from calipers.preprocessing._learn import kind_of, learn
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class TableEncoder(TransformerMixin, BaseEstimator):
     """Encode the columns of any table as numbers.
 
@@ -82,26 +83,19 @@ class TableEncoder(TransformerMixin, BaseEstimator):
     array([[False,  True]])
     """
 
+    kinds: Mapping[str, str] | None = None
+    max_categories: int | None = None
+    min_frequency: int = 2
+    target_encoding: bool = True
+    #: Columns that are numeric codes, if detected beforehand.
+    repeated: list[int] | None = field(default=None, init=False)
+
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "kinds": [Mapping, None],
         "max_categories": [Within(Integral, 1, None, closed="left"), None],
         "min_frequency": [Within(Integral, 1, None, closed="left")],
         "target_encoding": ["boolean"],
     }
-    repeated: list[int] | None = None  # columns that are numeric codes, if detected beforehand
-
-    def __init__(
-        self,
-        *,
-        kinds: Mapping[str, str] | None = None,
-        max_categories: int | None = None,
-        min_frequency: int = 2,
-        target_encoding: bool = True,
-    ) -> None:
-        self.kinds = kinds
-        self.max_categories = max_categories
-        self.min_frequency = min_frequency
-        self.target_encoding = target_encoding
 
     def fit(self, X: Any, y: Any = None) -> Self:
         """Learn the kinds and encodings of the columns.

@@ -84,10 +84,10 @@ def level_codes(levels: Any, values: FloatArray) -> NDArray[np.intp]:
 class RangeEncoder:
     """What numbers and dates have in common."""
 
-    low: float
-    high: float
-    fill: float  # in place of missing values
-    missing: bool
+    low: float = 0.0
+    high: float = 0.0
+    fill: float = 0.0  # in place of missing values
+    missing: bool = True
 
     def outside(self, values: FloatArray) -> BoolArray:
         return (values < self.low) | (values > self.high) | (np.isnan(values) & (not self.missing))
@@ -194,8 +194,8 @@ class BooleanEncoder(NumberEncoder):
 class DateEncoder(RangeEncoder):
     """Dates, in seconds since 1970: days since the first, sine and cosine of cycles they span."""
 
-    cycles: list[str]
-    form: str | None
+    cycles: list[str] = field(default_factory=list)
+    form: str | None = None
 
     def read(self, series: Any) -> FloatArray:
         import pandas as pd

@@ -80,7 +80,6 @@ class Texts:
 
     @property
     def counts(self) -> NDArray[np.int64]:
-        """Number of rows of each level."""
         return np.bincount(self.codes[self.codes >= 0], minlength=len(self.levels))
 
     def by_row(self, values: FloatArray) -> FloatArray:
@@ -113,7 +112,7 @@ def find_kind(series: Any, most: int) -> DetectedKind:
         return DetectedKind("constant")
     values = None
     if kind == "number":
-        values = NumberEncoder(0.0, 0.0, 0.0, True).read(series)
+        values = NumberEncoder().read(series)
         whole = series.dtype.kind in "iu" and not series.isna().any()
         if whole and _counts_rows(values, series.nunique(), str(series.name)):
             return _ROW_NUMBERS
@@ -134,17 +133,14 @@ def type_of(series: Any) -> str | None:
     if inferred in _TEXT_TYPES:
         return None
     present = series.dropna()
-    if len(present) and not (inferred in _MIXED_TYPES and present.map(_is_scalar).all()):
+    scalar = present.map(lambda value: np.isscalar(value) or isinstance(value, date | time))
+    if len(present) and not (inferred in _MIXED_TYPES and scalar.all()):
         raise DataError(
             f"holds values of type {type(present.iloc[0]).__name__}, but an input must be a "
             "number, text or a date",
             column=str(series.name),
         )
     return None
-
-
-def _is_scalar(value: Any) -> bool:
-    return bool(np.isscalar(value)) or isinstance(value, date | time)
 
 
 def _kind_of_text(series: Any, most: int) -> DetectedKind:

@@ -9,6 +9,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from calipers._checks import FloatArray
+from calipers.preprocessing import _kinds as kinds, _readings as readings
 from calipers.preprocessing._categories import CategoryEncoder, as_objects, digests
 from calipers.preprocessing._column import Column, DataError, as_frame, check_kind, check_names
 from calipers.preprocessing._encoders import (
@@ -18,21 +19,6 @@ from calipers.preprocessing._encoders import (
     Encoder,
     IdentifierEncoder,
     NumberEncoder,
-)
-from calipers.preprocessing._kinds import (
-    NOT_STORED,
-    DetectedKind,
-    Texts,
-    find_kind,
-    row_identifier,
-    type_of,
-)
-from calipers.preprocessing._readings import (
-    NumberText,
-    best_number_text,
-    date_text,
-    given_number_text,
-    number_text,
 )
 from calipers.preprocessing._text_columns import is_truth
 
@@ -55,20 +41,20 @@ def learn(series: Any, kind: str | None, max_categories: int | None, min_frequen
     name = str(series.name)
     kind, _, written = (kind or "").partition(" ")
     if not kind:
-        detected = find_kind(series, max_categories or FEW_CATEGORIES)
+        detected = kinds.find_kind(series, max_categories or FEW_CATEGORIES)
     elif kind in ("number", "date"):
         style, form = _format(series, kind, written)
-        detected = DetectedKind(kind, style, form)
+        detected = kinds.DetectedKind(kind, style, form)
     elif written:
         raise _no_format(name, kind, written)
     else:
-        detected = DetectedKind(kind)
+        detected = kinds.DetectedKind(kind)
     if detected.kind == "identifier":
-        return _identifier(series, name, detected.note or f"row identifier; {NOT_STORED}")
+        return _identifier(series, name, detected.note or f"row identifier; {kinds.NOT_STORED}")
     if detected.kind == "constant":
-        return _constant(detected.texts or Texts.of(series), name, detected.note)
+        return _constant(detected.texts or kinds.Texts.of(series), name, detected.note)
     if detected.kind == "category":
-        texts = detected.texts or Texts.of(series)
+        texts = detected.texts or kinds.Texts.of(series)
         return _category(texts, name, detected.note, max_categories, min_frequency)
     return _ordered(series, name, detected)
 
@@ -88,15 +74,19 @@ def learn_number(series: Any, kind: str | None = None) -> tuple[FloatArray, str]
     kind, _, written = (kind or "number").partition(" ")
     if kind != "number":
         raise DataError(f"a column of numbers cannot be of kind {kind!r}", column=str(series.name))
-    typed = type_of(series)
+    typed = kinds.type_of(series)
     words = _words(series)
     if typed == "boolean" or (not written and len(words) and is_truth(words)):
-        return BooleanEncoder(0.0, 1.0, 0.0, True).read(series), "number"
-    if typed == "date" or (not written and _only_dates(words)):
+        return BooleanEncoder().read(series), "number"
+    if typed == "date" or (
+        not written
+        and readings.number_text(words, codes=False) == (None, "")
+        and readings.date_text(words)[0] is not None
+    ):
         problem = "holds dates where numbers are needed: convert them to days, hours or years"
         raise DataError(problem, column=str(series.name))
     style, _ = _format(series, "number", written)
-    encoder = NumberEncoder(0.0, 0.0, 0.0, True, **vars(style))
+    encoder = NumberEncoder(**vars(style))
     return encoder.read(series), kind_of("number", encoder)
 
 
@@ -116,25 +106,19 @@ def pick_numbers(frame: Any, names: Sequence[str]) -> Any:
 
 def _words(series: Any) -> Any:
     """The distinct texts of a column, without missing ones; none if it is not text."""
-    if type_of(series) is None:
-        return Texts.of(series).words
+    if kinds.type_of(series) is None:
+        return kinds.Texts.of(series).words
     return pa.array([], pa.large_string())
-
-
-def _only_dates(words: Any) -> bool:
-    """Whether texts are dates, and not numbers."""
-    numbers = number_text(words, codes=False) != (None, "")
-    return not numbers and date_text(words)[0] is not None
 
 
 def as_numbers(series: Any) -> Any:
     """A column of text that means numbers as floats; any other column unchanged."""
     import pandas as pd
 
-    if type_of(series) is not None:
+    if kinds.type_of(series) is not None:
         return series
-    texts = Texts.of(series)
-    style, _ = number_text(texts.words)
+    texts = kinds.Texts.of(series)
+    style, _ = readings.number_text(texts.words)
     if style is None or not len(texts.words):
         return series
     return pd.Series(texts.by_row(style.read(texts.words)), series.index, name=series.name)
@@ -143,31 +127,31 @@ def as_numbers(series: Any) -> Any:
 def kind_of(kind: str, encoder: Encoder) -> str:
     """The kind of a column and how its text is written, as ``learn`` takes it."""
     if isinstance(encoder, NumberEncoder):
-        example = NumberText(encoder.decimal, encoder.thousands, encoder.unit).example()
+        example = readings.NumberText(encoder.decimal, encoder.thousands, encoder.unit).example()
         return f"{kind} {example}".rstrip()
     if isinstance(encoder, DateEncoder) and encoder.form not in (None, "ISO8601"):
         return f"{kind} {encoder.form}"
     return kind
 
 
-def _format(series: Any, kind: str, written: str) -> tuple[NumberText, str | None]:
+def _format(series: Any, kind: str, written: str) -> tuple[readings.NumberText, str | None]:
     """How a column writes numbers or dates: as ``written`` says, unless it is empty."""
     if kind == "date" and written:
-        return NumberText(), written
+        return readings.NumberText(), written
     words = _words(series)
     if written:
-        style = given_number_text(written, words)
+        style = readings.given_number_text(written, words)
         if style is None:
             raise _no_format(str(series.name), kind, written)
         return style, None
     if not len(words):
-        return NumberText(), None
+        return readings.NumberText(), None
     if kind == "number":
-        found, note = number_text(words, codes=False)
-        form, style = None, found or best_number_text(words)
+        found, note = readings.number_text(words, codes=False)
+        form, style = None, found or readings.best_number_text(words)
     else:
-        form, note = date_text(words)
-        form, style = None if form == "ISO8601" else form, NumberText()
+        form, note = readings.date_text(words)
+        form, style = None if form == "ISO8601" else form, readings.NumberText()
     if note:
         raise DataError(note, column=str(series.name))
     return style, form
@@ -186,7 +170,7 @@ def _identifier(series: Any, name: str, note: str) -> Learnt:
     return Learnt(column, encoder, encoder.read(series))
 
 
-def _constant(texts: Texts, name: str, note: str) -> Learnt:
+def _constant(texts: kinds.Texts, name: str, note: str) -> Learnt:
     values = tuple(texts.levels.to_pylist())
     missing = bool((texts.codes < 0).any())
     note = note or (f"always {values[0]!r}" if len(values) == 1 else "always empty")
@@ -196,7 +180,7 @@ def _constant(texts: Texts, name: str, note: str) -> Learnt:
 
 
 def _category(
-    texts: Texts, name: str, note: str, max_categories: int | None, min_frequency: int
+    texts: kinds.Texts, name: str, note: str, max_categories: int | None, min_frequency: int
 ) -> Learnt:
     ranked = sorted(
         zip(texts.levels.to_pylist(), texts.counts.tolist(), strict=True),
@@ -227,27 +211,29 @@ def _with_inputs(counts: list[int]) -> int:
     return max(FEW_CATEGORIES, min(frequent, _MOST_INPUTS, len(counts) - 1))
 
 
-def _objects(texts: Texts) -> NDArray[np.object_]:
+def _objects(texts: kinds.Texts) -> NDArray[np.object_]:
     """The text of each row, None where it is missing."""
     return as_objects(texts.levels.take(pa.array(texts.codes, mask=texts.codes < 0)))
 
 
-def _ordered(series: Any, name: str, detected: DetectedKind) -> Learnt:
+def _ordered(series: Any, name: str, detected: kinds.DetectedKind) -> Learnt:
     """Learn a column of numbers, booleans or dates."""
     kind, style, form, note, values, _ = detected
     if values is None:
         readers: dict[str, NumberEncoder | DateEncoder] = {
-            "number": NumberEncoder(0.0, 0.0, 0.0, True, **vars(style)),
-            "boolean": BooleanEncoder(0.0, 1.0, 0.0, True),
-            "date": DateEncoder(0.0, 0.0, 0.0, True, [], form),
+            "number": NumberEncoder(**vars(style)),
+            "boolean": BooleanEncoder(),
+            "date": DateEncoder(form=form),
         }
         values = readers[kind].read(series)
     present = values[~np.isnan(values)]
     missing = len(present) < len(values)
     if not present.size or (present.min() == present.max() and not missing):
-        texts = Texts.of(series)
+        texts = kinds.Texts.of(series)
         if len(texts.levels) > 1 and present.size:
-            return _identifier(series, name, row_identifier("numbers that differ beyond 15 digits"))
+            return _identifier(
+                series, name, kinds.row_identifier("numbers that differ beyond 15 digits")
+            )
         return _constant(texts, name, note)
     low, high, median = float(present.min()), float(present.max()), float(np.median(present))
     encoder: Encoder

@@ -66,12 +66,10 @@ def _string(value: Any) -> str:
 
 
 def all_match(texts: Any, pattern: str) -> bool:
-    """Whether all texts match a pattern."""
     return bool(pc.all(pc.match_substring_regex(texts, pattern), min_count=0).as_py())
 
 
 def any_match(texts: Any, pattern: str) -> bool:
-    """Whether any text matches a pattern."""
     return bool(pc.any(pc.match_substring_regex(texts, pattern)).as_py())
 
 
@@ -87,5 +85,4 @@ def read_truth(texts: Any) -> FloatArray:
 
 
 def is_truth(texts: Any) -> bool:
-    """Whether all texts are true or false."""
     return all_match(texts, "^(?i:true|false)$")
