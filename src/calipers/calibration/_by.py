@@ -159,14 +159,17 @@ class CalibrationBy(Calibrator):
 
     @property
     def n_rows(self) -> int:
+        """Number of calibration rows."""
         return self.maps[0].n_rows
 
     @property
     def n_effective(self) -> float:
+        """Effective sample size of the calibration rows."""
         return self.maps[0].n_effective
 
     @property
     def total_weight(self) -> float:
+        """Sum of the calibration weights."""
         return self.maps[0].total_weight
 
     @property

@@ -86,6 +86,7 @@ class DensityRatio:
         return cls(scaler.center, scaler.scale, *mean), weights
 
     def to_arrays(self) -> dict[str, NDArray[Any]]:
+        """State to store, as plain arrays."""
         return {f"ratio.{f.name}": np.asarray(getattr(self, f.name)) for f in fields(self)}
 
     @classmethod

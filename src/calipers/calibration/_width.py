@@ -101,6 +101,7 @@ class WidthCalibration(Calibrator):
 
     @property
     def level_map(self) -> Self:
+        """The map, which is this object itself."""
         return self
 
     @property
@@ -121,12 +122,15 @@ class WidthCalibration(Calibrator):
         return self.factor[np.asarray(step)]
 
     def to_score(self, v: ArrayLike, step: ArrayLike) -> FloatArray:
+        """Score of a level on the normal scale."""
         return np.asarray(checks.not_nan("v", v) * self.stretch(step))
 
     def from_score(self, z: ArrayLike, step: ArrayLike) -> FloatArray:
+        """Level of a score: the inverse of ``to_score``."""
         return np.asarray(checks.not_nan("z", z) / self.stretch(step))
 
     def pieces_of_score(self, z: FloatArray, step: ArrayLike) -> Pieces:
+        """The line through the origin on which all scores of a step lie."""
         zeros = np.zeros(np.broadcast_shapes(np.shape(z), np.shape(step)))
         return Pieces(zeros, zeros, zeros + self.stretch(step))
 

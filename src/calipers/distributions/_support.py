@@ -173,6 +173,7 @@ class Support:
             return np.asarray(np.interp(inside, start, end) + (x - inside))
 
     def to_dict(self) -> dict[str, Any]:
+        """The support as plain JSON."""
         document = asdict(self)
         return document | {name: list(document[name]) for name in ("latent", "observed", "values")}
 

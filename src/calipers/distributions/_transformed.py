@@ -94,6 +94,7 @@ class TargetMap:
             )
 
     def to_dict(self) -> dict[str, Any]:
+        """The map as plain JSON."""
         return {key: value for key, value in vars(self).items() if value not in (-np.inf, np.inf)}
 
     def forward(self, y: ArrayLike) -> FloatArray:

@@ -59,6 +59,7 @@ class Column:
     note: str = ""  #: A remark for people; often empty.
 
     def to_document(self) -> dict[str, Any]:
+        """The column as plain JSON."""
         return asdict(self) | {"categories": list(self.categories)}
 
     @classmethod
