@@ -88,17 +88,18 @@ def _cache(tmp_path_factory, pytestconfig):
 
 
 @pytest.fixture
-def some_optimisations(monkeypatch):
-    """For networks as large as users have them: to train them takes longer than to compile."""
-    if os.environ["JAX_DISABLE_MOST_OPTIMIZATIONS"] == "1":
-        import jax
+def small_networks(monkeypatch):
+    """Networks of a few neurons where none are named: those that users have take long to train."""
+    from calipers.networks import MLP
 
-        monkeypatch.setenv("JAX_DISABLE_MOST_OPTIMIZATIONS", "0")
-        jax.config.update("jax_disable_most_optimizations", False)
-        yield
-        jax.config.update("jax_disable_most_optimizations", True)
-    else:
-        yield
+    for name, value in {"hidden_layers": (8,), "frequencies": 0, "trees": 0}.items():
+        monkeypatch.setitem(MLP.__init__.__kwdefaults__, name, value)
+
+
+@pytest.fixture(autouse=True)
+def _small_networks_of_docstrings(request):
+    if isinstance(request.node, pytest.DoctestItem):
+        request.getfixturevalue("small_networks")
 
 
 @pytest.fixture(scope="session")
