@@ -89,11 +89,14 @@ def _cache(tmp_path_factory, pytestconfig):
 
 @pytest.fixture
 def small_networks(monkeypatch):
-    """Networks of a few neurons where none are named: those that users have take long to train."""
+    """Networks of a few neurons and epochs where none are named; what users have takes long."""
+    from calipers import IntervalRegressor
     from calipers.networks import MLP
 
-    for name, value in {"hidden_layers": (8,), "frequencies": 0, "trees": 0}.items():
-        monkeypatch.setitem(MLP.__init__.__kwdefaults__, name, value)
+    small = {"hidden_layers": (8,), "frequencies": 0, "trees": 0}
+    for part, defaults in ((MLP, small), (IntervalRegressor, {"epochs": 60})):
+        for name, value in defaults.items():
+            monkeypatch.setitem(part.__init__.__kwdefaults__, name, value)
 
 
 @pytest.fixture(autouse=True)
