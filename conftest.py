@@ -88,17 +88,24 @@ def _cache(tmp_path_factory, pytestconfig):
 
 
 @pytest.fixture
-def some_optimisations(monkeypatch):
-    """For networks as large as users have them: to train them takes longer than to compile."""
-    if os.environ["JAX_DISABLE_MOST_OPTIMIZATIONS"] == "1":
-        import jax
+def small_networks(monkeypatch):
+    """Networks of a few neurons and epochs where none are named; what users have takes long."""
+    from calipers import IntervalRegressor
+    from calipers.networks import MLP
 
-        monkeypatch.setenv("JAX_DISABLE_MOST_OPTIMIZATIONS", "0")
-        jax.config.update("jax_disable_most_optimizations", False)
-        yield
-        jax.config.update("jax_disable_most_optimizations", True)
-    else:
-        yield
+    small = {"hidden_layers": (8,), "frequencies": 0, "trees": 0}
+    for part, defaults in ((MLP, small), (IntervalRegressor, {"epochs": 60})):
+        for name, value in defaults.items():
+            monkeypatch.setitem(part.__init__.__kwdefaults__, name, value)
+
+
+@pytest.fixture(autouse=True)
+def _small_networks_of_docstrings(request):
+    """All examples but those that name the layers of a network themselves."""
+    if isinstance(request.node, pytest.DoctestItem):
+        sources = [example.source for example in request.node.dtest.examples]
+        if not any("hidden_layers" in source for source in sources):
+            request.getfixturevalue("small_networks")
 
 
 @pytest.fixture(scope="session")

@@ -18,14 +18,16 @@ from calipers.distributions import SplitNormalMixture
 from calipers.heads import HEADS
 from calipers.networks import MLP
 from calipers.objectives import LOSSES, Density
+from calipers.optimizers import Adam
 from calipers.prediction import Query
 from calipers.training import make_settings
 
 SMALL = {
-    "network": MLP(hidden_layers=(16,), frequencies=0),
+    "network": MLP(hidden_layers=(8,), frequencies=0),
     "n_networks": 4,
     "cv": 2,
-    "epochs": 300,
+    "epochs": 150,
+    "optimizer": Adam(learning_rate=0.02),
     "random_state": 0,
     "verbose": 0,
 }
@@ -40,12 +42,12 @@ def two_humps(rows, seed=0):
 
 @pytest.fixture(scope="module")
 def model():
-    return IntervalRegressor(loss=Density(components=3), **SMALL).fit(*two_humps(400))
+    return IntervalRegressor(loss=Density(components=3), **SMALL).fit(*two_humps(250))
 
 
 def test_several_components_see_two_humps(model):
     X, y = two_humps(300, seed=1)
-    one = IntervalRegressor(loss=Density(components=1), **SMALL).fit(*two_humps(400))
+    one = IntervalRegressor(loss=Density(components=1), **SMALL).fit(*two_humps(250))
     several, single = (m.ensemble_.mixture(X) for m in (model, one))
     assert several.components.shape == (12, 300)
     assert several.per_network == 3
@@ -61,7 +63,7 @@ def test_several_components_see_two_humps(model):
 
 
 def test_one_component_is_what_there_was(tmp_path):
-    X, y = two_humps(400)
+    X, y = two_humps(250)
     fits = [
         IntervalRegressor(loss=loss, **SMALL | {"epochs": 3}).fit(X, y)
         for loss in ("density", Density(components=1))
@@ -117,7 +119,7 @@ def test_bounds_of_each_network_and_other_aggregations(model):
 
 
 def test_upgraded_points_are_kept():
-    X, y = two_humps(200)
+    X, y = two_humps(150)
     settings = SMALL | {"epochs": 20}
     points = IntervalRegressor(loss="mse", **settings).fit(X, y)
     model = IntervalRegressor(loss=Density(components=2), **settings).upgrade(points, X, y)
@@ -126,28 +128,28 @@ def test_upgraded_points_are_kept():
 
 
 def test_the_number_of_components_is_chosen_by_out_of_fold_scores(monkeypatch):
-    monkeypatch.setattr(objectives, "ROWS_FOR_SEVERAL", 300)
+    monkeypatch.setattr(objectives, "ROWS_FOR_SEVERAL", 200)
     monkeypatch.setattr("calipers._estimator.candidates.EPOCHS", {1: 1.0})
-    model = IntervalRegressor(**SMALL | {"epochs": 120}).fit(*two_humps(400))
+    model = IntervalRegressor(**SMALL | {"epochs": 120, "optimizer": "adam"}).fit(*two_humps(250))
     assert model.ensemble_.bank.program.components == 3
     assert model.about_["shapes"]["3, identity"] < 0.99 * model.about_["shapes"]["1, identity"]
-    few = clone(model).fit(*two_humps(200))
+    few = clone(model).fit(*two_humps(150))
     assert few.ensemble_.bank.program.components == 1
     assert "shapes" not in few.about_
     rng = np.random.default_rng(0)
-    X = rng.uniform(-1, 1, (400, 1))
-    plain = clone(model).fit(X, X[:, 0] + rng.normal(0, 0.1, 400))
+    X = rng.uniform(-1, 1, (250, 1))
+    plain = clone(model).fit(X, X[:, 0] + rng.normal(0, 0.1, 250))
     assert plain.ensemble_.bank.program.components == 1
-    again = model.set_params(warm_start=True, epochs=1).fit(*two_humps(200))
+    again = model.set_params(warm_start=True, epochs=1).fit(*two_humps(150))
     assert again.ensemble_.bank.program.components == 3
     assert isinstance(again.ensemble_.mixture(X), SplitNormalMixture)
 
 
 def test_components_are_not_tried_where_one_explains_nearly_all(monkeypatch):
-    monkeypatch.setattr(objectives, "ROWS_FOR_SEVERAL", 300)
+    monkeypatch.setattr(objectives, "ROWS_FOR_SEVERAL", 200)
     monkeypatch.setattr("calipers._estimator.candidates.EPOCHS", {1: 1.0})
-    X = np.random.default_rng(0).uniform(-1, 1, (400, 1))
-    model = IntervalRegressor(**SMALL | {"epochs": 150}).fit(X, X[:, 0])
+    X = np.random.default_rng(0).uniform(-1, 1, (250, 1))
+    model = IntervalRegressor(**SMALL).fit(X, X[:, 0])
     assert set(model.about_["shapes"]) == {"1, identity"}
 
 
@@ -160,11 +162,11 @@ def test_trials_are_of_some_rows(monkeypatch):
         return original(program, table, plans, **more)
 
     monkeypatch.setattr(candidates, "Training", training)
-    monkeypatch.setattr(candidates, "MOST_ROWS", 200)
-    monkeypatch.setattr(objectives, "ROWS_FOR_SEVERAL", 300)
-    model = IntervalRegressor(**SMALL | {"epochs": 2}).fit(*two_humps(400))
+    monkeypatch.setattr(candidates, "MOST_ROWS", 150)
+    monkeypatch.setattr(objectives, "ROWS_FOR_SEVERAL", 200)
+    model = IntervalRegressor(**SMALL | {"epochs": 2}).fit(*two_humps(250))
     assert set(model.about_["shapes"]) == {"1, identity", "3, identity"}
-    assert max(seen) <= 200
+    assert max(seen) <= 150
 
 
 def test_a_trial_needs_no_program_that_the_fit_does_not(monkeypatch):
@@ -176,7 +178,7 @@ def test_a_trial_needs_no_program_that_the_fit_does_not(monkeypatch):
 
     monkeypatch.setattr(_train, "run", run)
     monkeypatch.setattr(candidates, "MOST_ROWS", 150)
-    monkeypatch.setattr(objectives, "ROWS_FOR_SEVERAL", 300)
+    monkeypatch.setattr(objectives, "ROWS_FOR_SEVERAL", 200)
     X = np.random.default_rng(0).uniform(-1, 1, (700, 1))
     model = IntervalRegressor(**SMALL | {"epochs": 30}).fit(X, X[:, 0])
     counts = [program.components for program, _, _ in seen]
@@ -199,7 +201,7 @@ def prices(rows, seed=0, spread=0.8, slope=1.0):
 
 @pytest.mark.parametrize("scale", ["log", "asinh"])
 def test_a_target_on_another_scale(scale, tmp_path):
-    X, y = prices(400)
+    X, y = prices(250)
     settings = SMALL | {"epochs": 100}
     model = IntervalRegressor(loss=Density(scale=scale), **settings).fit(X, y)
     fresh, target = prices(2000, seed=1)
@@ -233,10 +235,10 @@ def test_the_scale_is_chosen_by_out_of_fold_scores(monkeypatch):
         return Measures(*[0.5 if shape.scale == "asinh" else 1.0] * 4)
 
     monkeypatch.setattr("calipers._estimator.candidates.trial", trial)
-    model = IntervalRegressor(**SMALL | {"epochs": 3}).fit(*prices(400, slope=5.0))
+    model = IntervalRegressor(**SMALL | {"epochs": 3}).fit(*prices(250, slope=5.0))
     assert model.ensemble_.target_map.kind == "asinh"
     assert set(model.about_["shapes"]) == {"1, identity", "1, asinh"}
-    X, y = two_humps(400)
+    X, y = two_humps(250)
     assert clone(model).fit(X, y).ensemble_.target_map is None
     with pytest.raises(ValueError, match="scale='log' needs positive targets"):
         IntervalRegressor(loss=Density(scale="log"), **SMALL).fit(X, y)
@@ -269,12 +271,12 @@ def test_trees_leave_little_of_steps_and_much_of_what_is_smooth_in_all_inputs():
 def test_a_trial_takes_another_scale_only_where_it_is_better(monkeypatch):
     monkeypatch.setattr("calipers._estimator.candidates.EPOCHS", {1: 1.0})
     settings = SMALL | {"epochs": 100}
-    found = IntervalRegressor(**settings).fit(*prices(400, slope=5.0, spread=0.2))
+    found = IntervalRegressor(**settings).fit(*prices(250, slope=5.0, spread=0.2))
     assert found.ensemble_.target_map.kind == "asinh"
     assert found.about_["shapes"]["1, asinh"] < 0.99 * found.about_["shapes"]["1, identity"]
     rng = np.random.default_rng(0)
-    X = rng.exponential(1, (400, 1))  # as skewed, but with the same noise everywhere
-    plain = IntervalRegressor(**settings).fit(X, X[:, 0] + rng.normal(0, 0.3, 400))
+    X = rng.exponential(1, (250, 1))  # as skewed, but with the same noise everywhere
+    plain = IntervalRegressor(**settings).fit(X, X[:, 0] + rng.normal(0, 0.3, 250))
     assert plain.ensemble_.target_map is None
     assert set(plain.about_["shapes"]) == {"1, identity", "1, asinh"}
 
@@ -287,12 +289,12 @@ def test_a_trial_takes_pieces_where_it_leaves_noise_and_smooth_networks_where_tr
     monkeypatch, noise, left, bins, smooth, tmp_path
 ):
     monkeypatch.setattr("calipers._estimator.candidates.unexplained_by_trees", lambda *rows: left)
-    monkeypatch.setattr(networks, "ROWS_FOR_SEGMENTS", 300)
+    monkeypatch.setattr(networks, "ROWS_FOR_SEGMENTS", 200)
     monkeypatch.setattr(networks, "BINS", 4)
     monkeypatch.setattr("calipers._estimator.candidates.EPOCHS", {1: 1.0})
     rng = np.random.default_rng(0)
-    X = rng.uniform(-1, 1, (400, 2))
-    y = X[:, 0] + noise * rng.normal(0, 1, 400)
+    X = rng.uniform(-1, 1, (250, 2))
+    y = X[:, 0] + noise * rng.normal(0, 1, 250)
     settings = SMALL | {"network": MLP(hidden_layers=(8,), frequencies=1), "epochs": 60}
     model = IntervalRegressor(**settings).fit(X, y)
     network = model.ensemble_.bank.program.network
@@ -301,7 +303,7 @@ def test_a_trial_takes_pieces_where_it_leaves_noise_and_smooth_networks_where_tr
     model.save(tmp_path / "model")
     again = IntervalRegressor.load(tmp_path / "model")
     np.testing.assert_array_equal(again.predict_interval(X), model.predict_interval(X))
-    few = clone(model).fit(X[:200], y[:200])
+    few = clone(model).fit(X[:150], y[:150])
     assert few.ensemble_.bank.program.network.bins == 0
     assert "shapes" not in few.about_
     quick = clone(model).set_params(time_budget=60, epochs=1).fit(X, y)

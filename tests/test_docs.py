@@ -144,12 +144,10 @@ def follow(page):
 @pytest.mark.parametrize(
     "page", [p for p in PAGES if p != SERVING], ids=lambda page: str(page.relative_to(ROOT))
 )
-def test_page_does_what_it_says(page, tmp_path, monkeypatch):
+def test_page_does_what_it_says(page, tmp_path, monkeypatch, request):
     monkeypatch.chdir(tmp_path)
-    if "hidden_layers" not in page.read_text("utf-8"):  # as large as users have them, so slow
-        small = {"hidden_layers": (8,), "frequencies": 0, "trees": 0}
-        for name, value in small.items():
-            monkeypatch.setitem(MLP.__init__.__kwdefaults__, name, value)
+    if "hidden_layers" not in page.read_text("utf-8"):
+        request.getfixturevalue("small_networks")
     follow(page)
 
 

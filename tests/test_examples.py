@@ -11,14 +11,25 @@ NEEDS_TORCH = {"torch_loop.py"}  # runs in tests/torch
 EXAMPLES = sorted(path for path in FOLDER.glob("*.py") if path.name not in NEEDS_TORCH)
 
 
-@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
-def test_example_runs(path, tmp_path, monkeypatch, capsys, request):
-    monkeypatch.chdir(tmp_path)
-    if "hidden_layers" not in path.read_text("utf-8"):  # networks as large as users have them
-        request.getfixturevalue("some_optimisations")
+def run(path, folder, monkeypatch, capsys):
+    """An example says what it is about, runs to its end and prints something."""
+    monkeypatch.chdir(folder)
     names = runpy.run_path(str(path), run_name="__main__")
     assert names["__doc__"]
     assert capsys.readouterr().out
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+def test_example_runs(path, tmp_path, monkeypatch, capsys, request):
+    if "hidden_layers" not in path.read_text("utf-8"):
+        request.getfixturevalue("small_networks")
+    run(path, tmp_path, monkeypatch, capsys)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+def test_example_runs_with_networks_as_users_have_them(path, tmp_path, monkeypatch, capsys):
+    run(path, tmp_path, monkeypatch, capsys)
 
 
 def test_there_are_examples():

@@ -19,6 +19,7 @@ TINY = {
     "cv": 4,
     "network": MLP(hidden_layers=(32,), frequencies=4),
     "epochs": 60,
+    "patience": None,
     "batch_size": 32,
     "optimizer": Adam(learning_rate=0.01, averaging=0.0),
     "random_state": 0,
@@ -71,9 +72,8 @@ def test_the_command_says_it_and_the_folder_keeps_it(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     X, y = noise(150, 0)
     pd.DataFrame(X, columns=["a", "b", "c"]).assign(y=y).to_csv("rows.csv", index=False)
-    lines = ["n_networks = 4", "cv = 2", "epochs = 3", "batch_size = 32"]
-    lines += ["[network]", "hidden_layers = [32]", "frequencies = 4"]
-    lines += ["[optimizer]", "averaging = 0.0"]  # the program of the tests above
+    lines = ["n_networks = 4", "cv = 2", "epochs = 3", "[network]"]
+    lines += ["hidden_layers = [8]", "frequencies = 0"]
     (tmp_path / "c.toml").write_text("\n".join(lines))
     fit = ["fit", "rows.csv", "--target", "y", "--out", "model", "--config", "c.toml"]
     found = CliRunner().invoke(app, [*fit, "--no-refit", "--more-rows", "--json"])

@@ -21,10 +21,10 @@ TINY = {
     "coverage": 0.9,
     "n_networks": 4,
     "cv": 2,
-    "network": MLP(hidden_layers=(16,), frequencies=0),
-    "epochs": 100,
+    "network": MLP(hidden_layers=(8,), frequencies=0),
+    "epochs": 30,
     "batch_size": 32,
-    "optimizer": Adam(learning_rate=0.02, averaging=0.0),
+    "optimizer": Adam(learning_rate=0.05, averaging=0.0),
     "random_state": 0,
     "verbose": 0,
 }
@@ -39,7 +39,7 @@ def problem(rows, seed):
     return X, pd.DataFrame(Y)
 
 
-X, Y = problem(400, 0)
+X, Y = problem(250, 0)
 X_TEST, Y_TEST = problem(3000, 1)
 
 
@@ -69,9 +69,9 @@ def test_targets_train_in_one_bank_and_are_as_if_alone(monkeypatch):
         return bank.train(program, table, plans, **more)
 
     monkeypatch.setattr(together, "train", train)
-    monkeypatch.setattr(objectives, "ROWS_FOR_SEVERAL", 300)
+    monkeypatch.setattr(objectives, "ROWS_FOR_SEVERAL", 200)
     monkeypatch.setattr(candidates, "EPOCHS", {1: 1.0})
-    humps = np.where(np.random.default_rng(5).random(400) < 0.5, -3.0, 3.0)
+    humps = np.where(np.random.default_rng(5).random(250) < 0.5, -3.0, 3.0)
     targets = Y.assign(level=Y["weight"] + humps)
     estimator = IntervalRegressor(**TINY)
     model = MultiTargetRegressor(estimator).fit(X, targets)
@@ -102,7 +102,7 @@ def test_a_trial_that_fails_with_all_targets_is_repeated_for_each(monkeypatch):
         return bank.train(program, table, plans, **more)
 
     monkeypatch.setattr(together, "train", train)
-    monkeypatch.setattr(objectives, "ROWS_FOR_SEVERAL", 300)
+    monkeypatch.setattr(objectives, "ROWS_FOR_SEVERAL", 200)
     model = MultiTargetRegressor(IntervalRegressor(**TINY)).fit(X, Y)
     assert trials[:3] == [4, 2, 2]
     for own in model.models_:
@@ -139,7 +139,7 @@ def test_several_coverages_at_once(model):
 
 
 def test_conformalized_joint_coverage_is_at_least_nominal():
-    estimator = IntervalRegressor(**TINY | {"cv": None, "epochs": 20})
+    estimator = IntervalRegressor(**TINY | {"cv": None})
     model = MultiTargetRegressor(estimator).fit(X, Y)
     with pytest.raises(ValueError, match="joint coverage is estimated from held-out rows"):
         model.predict_interval(X_TEST, joint=True)
@@ -231,7 +231,7 @@ def test_forged_folders_are_refused(model, tmp_path, spoil, message):
 def test_commands_take_several_targets(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     X.join(Y).assign(price=Y["price"].where(Y.index > 1)).to_csv("two.csv", index=False)
-    lines = ["n_networks = 4", "cv = 2", "epochs = 30", "[network]", "hidden_layers = [16]"]
+    lines = ["n_networks = 4", "cv = 2", "epochs = 30", "[network]", "hidden_layers = [8]"]
     lines += ["frequencies = 0"]
     (tmp_path / "c.toml").write_text("\n".join(lines))
 

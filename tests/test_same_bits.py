@@ -16,6 +16,7 @@ from calipers.prediction import Query
 RNG = np.random.default_rng(0)
 X = RNG.uniform(-2.5, 2.5, (120, 3))
 Y = X[:, 0] + RNG.normal(size=120)
+FIRST = 35  # rows that are also predicted in small batches
 ALL = Query(
     (0.95, 0.5),
     (0.1, 0.5),
@@ -46,12 +47,14 @@ def test_bits_do_not_depend_on_the_batch(parameters):
             model.query(
                 X[i : i + size], replace(ALL, at=Y[i : i + size]) if has_all else Query((0.95,))
             )
-            for i in range(0, len(X), size)
+            for i in range(0, FIRST, size)
         ]
         for name, array in vars(whole).items():
             if array is not None and name not in ("coverages", "levels", "quantile_levels"):
                 found = np.concatenate([getattr(part, name) for part in parts])
-                np.testing.assert_array_equal(found, array, err_msg=f"{name}, {size} at a time")
+                np.testing.assert_array_equal(
+                    found, array[:FIRST], err_msg=f"{name}, {size} at a time"
+                )
 
 
 @pytest.mark.parametrize("method", ["ppf", "isf", "crps", "logpdf", "cdf"])

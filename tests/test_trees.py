@@ -362,12 +362,18 @@ def tried(monkeypatch):
     monkeypatch.setattr("calipers._estimator.tree_inputs._wanted", lambda *_: (100, False))
 
 
-def test_any_kind_of_rows(tmp_path):
-    X, y = steps(240)
+def mixed(X):
+    """Inputs with columns of text and a number that is missing."""
     frame = pd.DataFrame(X.copy(), columns=list("abc"))
     frame["kind"] = np.where(X[:, 0] > 0, "left", "right")
-    frame["many"] = [f"level {i % 60}" for i in range(240)]
+    frame["many"] = [f"level {i % 60}" for i in range(len(X))]
     frame.loc[3, "b"] = np.nan
+    return frame
+
+
+def test_any_kind_of_rows(tmp_path):
+    X, y = steps(240)
+    frame = mixed(X)
     weights = np.where(np.arange(240) < 20, 0.0, 1.0 + X[:, 0] ** 2)
     groups = np.arange(240) // 3
     cases = [
@@ -395,9 +401,7 @@ def check_fit(own, rows, y, options, tmp_path):
 
 def test_trees_are_tried_on_any_kind_of_rows(tried, tmp_path):
     X, y = steps(240)
-    frame = pd.DataFrame(X, columns=list("abc")).assign(
-        many=[f"level {i % 60}" for i in range(240)]
-    )
+    frame = mixed(X)
     weights = np.where(np.arange(240) < 20, 0.0, 1.0 + X[:, 0] ** 2)
     check_fit(model(cv=None), X, y, {}, tmp_path)
     check_fit(model(), frame, y, {}, tmp_path)
@@ -448,8 +452,8 @@ def test_warm_start_takes_other_rows_to_be_new(monkeypatch):
 
 
 def test_windows_of_time_leave_rows_out_with_trees_too():
-    X, y = steps(600)
-    cv = TimeSeriesSplit(5, max_train_size=100, test_size=100)
+    X, y = steps(240)
+    cv = TimeSeriesSplit(5, max_train_size=40, test_size=40)
     numbers = [
         model(trees, cv=cv, n_networks=5).fit(X, y).ensemble_.bank.numbers.tolist()
         for trees in (0, 12)
@@ -516,7 +520,7 @@ def test_networks_that_learn_late_have_no_trees(tried, monkeypatch):
 
     monkeypatch.setattr("calipers._estimator.tree_inputs.first_trial", first_trial)
     monkeypatch.setattr("calipers._estimator.tree_inputs._held_out_error", lambda *_: 0.2)
-    own = model("auto").fit(*steps(300))
+    own = model("auto").fit(*steps(240))
     assert own.reader_.forest is None
     assert own.about_["trees"]["unexplained"] == {"trees": 0.2, "networks": 0.05}
 
@@ -530,7 +534,7 @@ def test_networks_that_have_stopped_learning_are_tried_once(tried, monkeypatch):
 
     monkeypatch.setattr("calipers._estimator.tree_inputs.first_trial", first_trial)
     monkeypatch.setattr("calipers._estimator.tree_inputs._held_out_error", lambda *_: 0.2)
-    own = model("auto").fit(*steps(300))
+    own = model("auto").fit(*steps(240))
     assert own.about_["trees"]["unexplained"] == {"trees": 0.2, "networks": 0.3}
 
 
@@ -570,14 +574,14 @@ def test_points_of_networks_without_folds_are_not_of_trees_that_know_the_row(mon
 
 
 def test_rows_decide_for_trees(tried):
-    own = model("auto").fit(*steps(300))
+    own = model("auto").fit(*steps(240))
     assert len(own.reader_.forest) == 140
     errors = own.about_["trees"]["unexplained"]
     assert errors["trees"] < errors["networks"]
 
 
 def test_trees_grown_beside_a_trial_are_those_grown_after_it(tried):
-    X, y = steps(300)
+    X, y = steps(240)
     one, two = (model("auto", n_jobs=jobs).fit(X, y) for jobs in (1, 2))
     assert len(two.reader_.forest) == 140
     np.testing.assert_array_equal(one.predict_interval(X), two.predict_interval(X))
@@ -585,7 +589,7 @@ def test_trees_grown_beside_a_trial_are_those_grown_after_it(tried):
 
 @pytest.mark.parametrize(("trees", "networks"), [(0.5, 0.4), (0.032, 0.03), (0.95, 1.0)])
 def test_where_rows_decide_against_trees_nothing_changes(tried, monkeypatch, trees, networks):
-    X, y = steps(300)
+    X, y = steps(240)
     left = Measures(1.0, 1.0, 1.0, networks)
 
     def first_trial(*_):

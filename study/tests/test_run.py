@@ -71,32 +71,41 @@ def test_bits_do_not_depend_on_what_else_is_trained(store, mini, tmp_path):
             np.testing.assert_array_equal(mine[key], theirs[key])
 
 
-# Each entry syncs its file before it is moved into place, and its folder after.
+# Each entry syncs its file before it is moved into place, and its folder after; programs that are
+# compiled and kept meanwhile do not count. What is killed is a fork, made before JAX has computed
+# anything: a second process would take seconds to import.
 KILL = """
-import os, signal
+import os, shutil, signal, types
+from calipers_study import files
 from calipers_study.run import run
-real, calls = os.fsync, 0
+calls = 0
 def fsync(handle):
     global calls
     calls += 1
-    if calls == {moment}:
+    if calls == moment:
         os.kill(os.getpid(), signal.SIGKILL)
-    real(handle)
-os.fsync = fsync
-run(["qd+", "mse"], ["yacht"], store={store!r}, settings={settings!r}, trials_per_bank=1, n_jobs=1)
+    os.fsync(handle)
+files.os = types.SimpleNamespace(**vars(os) | dict(fsync=fsync))
+options = dict(store={store!r}, settings={settings!r}, trials_per_bank=1, n_jobs=1)
+for moment in (3, 4):  # before the second move, and after the second again
+    if not (child := os.fork()):
+        run(["qd+", "mse"], ["yacht"], **options)
+        os._exit(0)
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+    shutil.copytree({store!r}, {store!r} + f"-{{moment}}")
 """
 
 
 def test_killed_run_is_resumed_to_the_same_bytes(mini, python, tmp_path):
     settings = write_settings(tmp_path / "settings", trials=4)
     killed, whole = tmp_path / "killed", tmp_path / "whole"
+    answer = python(KILL.format(store=str(killed), settings=str(settings)))
+    assert answer.stdout.split() == [str(-signal.SIGKILL)] * 2, answer.stderr
     survivors: dict[str, bytes] = {}
-    for moment, done in ((3, 1), (4, 3)):  # before the second move, and after the second again
-        code = KILL.format(moment=moment, store=str(killed), settings=str(settings))
-        answer = python(code)
-        assert answer.returncode == -signal.SIGKILL, answer.stderr
-        assert entries(killed) == [f"qd-plus/yacht/trial-{i:02d}" for i in range(done)]
-        now = {name: (killed / f"{name}.safetensors").read_bytes() for name in entries(killed)}
+    for moment, done in ((3, 1), (4, 3)):
+        left = tmp_path / f"killed-{moment}"
+        assert entries(left) == [f"qd-plus/yacht/trial-{i:02d}" for i in range(done)]
+        now = {name: (left / f"{name}.safetensors").read_bytes() for name in entries(left)}
         assert survivors.items() <= now.items()
         survivors = now
 

@@ -32,7 +32,7 @@ def test_end_to_end_and_again(folder, tmp_path, monkeypatch):
     lines = []
 
     def go(select):
-        protocol = Protocol(candidates=4, select=select, finalists=1, max_epochs=150, patience=150)
+        protocol = Protocol(candidates=4, select=select, finalists=1, max_epochs=60, patience=60)
         return search_settings(
             ["kin8nm"],
             protocol,
@@ -58,7 +58,7 @@ def test_end_to_end_and_again(folder, tmp_path, monkeypatch):
     place = tmp_path / "search" / "covered"
     chosen = load_settings("qd+", "kin8nm", folder=place / "settings")
     assert chosen.hidden_layers == (50, 50)
-    assert chosen.epochs <= 150
+    assert chosen.epochs <= 60
     with (place / "search.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))
     assert float(rows[3]["interval score"]) == pytest.approx(

@@ -504,7 +504,8 @@ def test_processes_at_once(folder):
 
 
 def test_the_devices_of_a_process_belong_to_a_program(folder):
-    processes = [(2, (0, 1)), (2, (0, 1)), (1, (0, 0))]
+    """Each run finds no program in memory, as a new process would not."""
+    processes = [(2, (0, 1, 0, 1)), (1, (0, 0))]
     found = [run for process in processes for run in finish(start(folder, *process))]
     assert [run[:2] for run in found] == [(2, 0), (2, 1), (2, 0), (2, 1), (1, 0), (1, 0)]
     assert [run[2] for run in found] == [1, 1, 0, 0, 1, 0]

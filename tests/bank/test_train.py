@@ -94,7 +94,6 @@ def plain_loop(program, table, plan, optimizer, loss):
     [
         ("exponential", lambda step: 0.01 * 0.9 ** (step / 3)),
         ("cosine", lambda step: 0.005 * (1 + jnp.cos(jnp.pi * step / 20))),
-        ("constant", lambda step: 0.01),
     ],
 )
 def test_a_network_trains_as_a_plain_loop_would(table, program, schedule, rate):
@@ -107,8 +106,9 @@ def test_a_network_trains_as_a_plain_loop_would(table, program, schedule, rate):
 
 
 def test_clipping_and_weight_decay_are_optax(table, program):
-    program = replace(program, clipping=True, objective=Safe)
-    changed = SETTINGS._replace(clip_norm=0.05, weight_decay=0.1, decay_rate=1.0)
+    """With a constant learning rate."""
+    program = replace(program, schedule="constant", clipping=True, objective=Safe)
+    changed = SETTINGS._replace(clip_norm=0.05, weight_decay=0.1)
     plan = Plan(3, np.arange(200), settings=changed)
     optimizer = optax.chain(
         optax.clip_by_global_norm(0.05),

@@ -56,13 +56,13 @@ class AdaptiveCoverage(Calibrator):
     >>> from calipers.distributions import SplitNormal, SplitNormalMixture
     >>> rng = np.random.default_rng(0)
     >>> online, hits = AdaptiveCoverage.start(base_rows=1000), 0
-    >>> for t in range(1000):
+    >>> for t in range(400):
     ...     dist = SplitNormalMixture(SplitNormal([[0.0]], 1.0, 1.0))
-    ...     y = rng.normal(0, 1 if t < 500 else 3, 1)
+    ...     y = rng.normal(0, 1 if t < 200 else 3, 1)
     ...     lower, upper = online.calibrated(dist).interval(0.9)
     ...     hits += int(lower[0] <= y[0] <= upper[0])
     ...     online = online.learn(dist, y).state
-    >>> round(hits / 1000, 2), online.alarm.alarm
+    >>> round(hits / 400, 2), online.alarm.alarm
     (0.9, True)
     """
 
