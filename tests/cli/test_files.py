@@ -24,7 +24,7 @@ import calipers
 from calipers.cli import _fit_table, _measures, app
 from calipers.cli._holdout import HoldOut
 from calipers.cli._measures import measure_groups
-from calipers.preprocessing import _encoders, _learn, as_numbers
+from calipers.preprocessing import _encoders, _kinds, as_numbers
 from calipers.tables import read_table
 
 SETTINGS = """
@@ -359,11 +359,11 @@ class TestFit:
         assert calipers.load(here / "model").time_budget == 600
 
     def test_text_is_read_once(self, run, here, flats, monkeypatch):
-        read, found, original, find = [], [], _encoders._read, _learn.find_kind
+        read, found, original, find = [], [], _encoders._read, _kinds.find_kind
         monkeypatch.setattr(
             _encoders, "_read", lambda s, *a: read.append(s.name) or original(s, *a)
         )
-        monkeypatch.setattr(_learn, "find_kind", lambda s, *a: found.append(s.name) or find(s, *a))
+        monkeypatch.setattr(_kinds, "find_kind", lambda s, *a: found.append(s.name) or find(s, *a))
         flats.to_csv(here / "data.csv", index=False)
         (here / "settings.toml").write_text(SETTINGS)
         answer = run(*FIT.split(), "--config", "settings.toml")

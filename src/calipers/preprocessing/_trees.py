@@ -71,7 +71,7 @@ class Forest:
 
         def work(part: Index) -> None:
             rows = standardised(X[part], self.center, self.scale)
-            step = -(-_TOGETHER // len(rows))
+            step = -(-_TOGETHER // max(1, len(rows)))
             leaves = [self._leaves(rows, first, step) for first in range(0, len(self), step)]
             by_tree = self.number[np.concatenate(leaves)].astype(np.float64)
             result[part] = sum_members(by_tree) / len(self)
