@@ -97,12 +97,15 @@ def run(options):
 
 
 def table(options):
-    """Print ratios to "no trees" by table, their geometric means, and coverages."""
+    """Print ratios to "no trees" by table, their geometric means, and coverages.
+
+    Tables on which `fit` selects no trees are left out.
+    """
     found = {(r["table"], r["split"], r["rows"], r["variant"]): r for r in stored(options.out)}
     for variant in VARIANTS[1:]:
         ratios, inside = {}, []
         for (name, *part, own), row in found.items():
-            if own == variant:
+            if own == variant and row.get("trees") != "0":
                 usual = found[name, *part, VARIANTS[0]]
                 if row.get("trees", "0") != "0" and left(row) > WORSE:
                     row = usual  # `fit` selected it then and does not now

