@@ -24,7 +24,8 @@ from calipers.multitarget import MultiTargetRegressor
 from calipers.networks import MLP, DenseFactory
 from calipers.objectives import Density
 from calipers.optimizers import Adam
-from calipers.preprocessing import Forest, grow
+from calipers.preprocessing import MOST_TREES, Forest, grow
+from calipers.preprocessing._trees import TREES_AT_ONCE
 from calipers.storage import ModelFileError, read_model, write_model
 
 # No frequencies, no average and no validation: programs that take half as long to compile.
@@ -132,17 +133,29 @@ def test_points_do_not_reveal_targets_of_rows_with_equal_inputs():
     assert np.ptp(few[cell[::10] == 0]) > 0.0
 
 
-def test_each_part_lowers_the_error():
-    """Of a linear function, which a forest flattens."""
+def test_the_weighted_sum_is_better_than_its_parts(monkeypatch):
+    """Of a linear function, which a forest flattens and a second corrects."""
     rng = np.random.default_rng(0)
     X, X_new = rng.uniform(-1, 1, (2, 400, 4))
     slope = np.array([1.0, 0.7, -0.5, 0.3])
-    forest, _ = grown(X, X @ slope, trees=700)
-    error, first, boosted = (
-        np.mean((own.predict(X_new) - X_new @ slope) ** 2)
-        for own in (forest, only(forest, 0), only(forest, 2))
-    )
-    assert error < 0.5 * min(first, boosted)
+
+    def error():
+        return np.mean((grown(X, X @ slope, trees=700)[0].predict(X_new) - X_new @ slope) ** 2)
+
+    found = [error()]
+    for shares in ([1, 0, 0], [1, 1, 0], [0, 0, 1]):
+        weights = np.array(shares, float)
+        monkeypatch.setattr("calipers.preprocessing._trees._shares", lambda *_, w=weights: w)
+        found.append(error())
+    everything, first, both, boosted = found
+    assert everything < min(both, boosted)
+    assert max(both, boosted) < 1.5 * first  # all of them predict on the scale of the target
+    assert both < 0.8 * first
+
+
+def test_the_largest_number_of_trees_can_be_stored():
+    most = MLP._parameter_constraints["trees"][0].right
+    assert -(-most // TREES_AT_ONCE) * TREES_AT_ONCE <= MOST_TREES
 
 
 def test_predictions_are_the_weighted_sum_of_the_parts():
@@ -276,7 +289,7 @@ def test_a_held_out_row_is_unknown_to_its_fold():
     assert before.shape == (2, len(y), 4)
     np.testing.assert_allclose(before[1, train], after[1, train], rtol=1e-9, atol=1e-9)
     assert np.abs(before[0] - after[0]).max() > 0.1
-    # Other held-out rows have a part in its prediction, but not its own target.
+    # Other held-out rows have a part in the prediction of one.
     first, second = np.argmin(y[held_out]), np.argmax(y[held_out])
     other = y.copy()
     other[held_out[[first, second]]] = y[held_out[[second, first]]]

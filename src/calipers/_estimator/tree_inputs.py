@@ -4,8 +4,9 @@ In each fold, trees are grown on the rows that its networks train on. A training
 prediction of the trees that were not grown on it. A new row gets the prediction of trees grown on
 all rows, which is better than that of the trees of a fold. Calibration must not take the one for
 the other, so a held-out row gets the mean of two predictions: by the trees of its fold, and by
-those of the trees grown on all rows that were not grown on it. So a row's own target never reaches
-its input, and no target of a held-out row reaches the networks of its fold.
+those of the trees grown on all rows that were not grown on it. So a row's own target does not reach
+its input, except through three weights that all rows share, and no target of a held-out row reaches
+the networks of its fold.
 """
 
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -41,7 +42,7 @@ WORSE, LONG, LONG_WORSE = 1.05, 0.3, 1.2
 _LITTLE = 0.9  # trees that leave more of the variance unexplained are not worth their time
 _FEWEST, _MOST = 100, 50_000  # rows with which trees="auto" tries trees
 _MOST_NUMBERS = 10**7  # rows times inputs
-_FEW = 4000  # rows up to which trees cost little: they are grown early, and twice as many
+_FEW = 4000  # rows up to which trees cost little: they are grown early, in larger forests
 
 
 def add_trees(

@@ -45,7 +45,7 @@ _TOP = 6  # levels that all rows traverse
 _STEPS = 4  # levels traversed after those between checks for rows that have reached a leaf
 _DEEPEST = 60  # levels of a tree
 _FEW_EQUAL = 4  # rows with equal inputs, up to which each is drawn by itself
-MOST_TREES = 10_000
+MOST_TREES = -(-10_000 // TREES_AT_ONCE) * TREES_AT_ONCE
 
 
 @dataclass(frozen=True, eq=False)
@@ -291,7 +291,8 @@ def grow(
     grown, predicted = zip(
         *parallel(joblib.delayed(in_bag)(number) for number in range(BAGS)), strict=True
     )
-    # Each bag predicts the rows that it leaves out; rows that no bag leaves out get the mean.
+    # Each bag predicts the rows that it leaves out; rows that no bag leaves out get the
+    # weighted mean of the targets.
     total = np.where(bags[:, None], 0.0, predicted).sum(axis=0)
     count = (~bags).sum(axis=0)
     mean = np.array([[np.average(y, weights=weights)], [0.0], [0.0]])

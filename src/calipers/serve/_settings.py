@@ -58,7 +58,12 @@ class ServerSettings:
 
     def __post_init__(self) -> None:
         for name, value in vars(self).items():
-            if type(value) in (int, float) and value <= 0 and name != "remember":
+            if (
+                isinstance(value, int | float)
+                and not isinstance(value, bool)
+                and value <= 0
+                and name != "remember"
+            ):
                 raise ValueError(f"{name} must be positive, got {value}")
         if self.remember < 0:
             raise ValueError(f"remember must not be negative, got {self.remember}")
