@@ -158,15 +158,6 @@ def test_the_largest_number_of_trees_can_be_stored():
     assert -(-most // TREES_AT_ONCE) * TREES_AT_ONCE <= MOST_TREES
 
 
-def test_predictions_are_the_weighted_sum_of_the_parts():
-    X, y = steps()
-    forest, _ = grown(X, y)
-    np.testing.assert_allclose(
-        forest.predict(X), sum(only(forest, part).predict(X) for part in range(3)), atol=1e-6
-    )
-    assert np.mean((forest.predict(X) - y) ** 2) < 0.3 * np.mean(y**2)
-
-
 def test_weights_fit_rows_that_the_trees_have_not_seen():
     X, y = steps()
     points = grown(X, y)[1]
