@@ -9,7 +9,7 @@ SCALE := .venv-scale
 TORCH_VERSION := 2.13.0
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test quick lint types unit slow campaigns test-browser chromium nginx test-proxy \
+.PHONY: help demo test quick lint types unit test-long slow campaigns test-browser chromium nginx test-proxy \
 	test-torch test-oldest test-newest test-skpro test-scale docs figures notebooks dist benchmarks clean
 
 help: ## what there is
@@ -19,7 +19,7 @@ demo: $(READY) ## fit, print the measures, write a model, a report and a figure
 	$(BIN)/calipers demo --out demo
 
 # Side by side, since mypy leaves a second processor idle.
-test: $(READY) ## what continuous integration runs
+test: $(READY) ## linters, types and the fast tests
 	$(MAKE) --no-print-directory --jobs 3 lint types unit
 
 $(READY): pyproject.toml study/pyproject.toml
@@ -36,17 +36,21 @@ lint: $(READY) ## ruff, and the direction of imports
 types: $(READY) ## mypy, strict
 	$(BIN)/mypy
 
-FAST := not slow and not torch and not browser
+USUAL := not slow and not torch and not browser
+FAST := not long and $(USUAL)
 WORKERS ?= 2
 # Without the plugins of libraries, whose modules pytest would rewrite in every worker.
 PYTEST := PYTEST_DISABLE_PLUGIN_AUTOLOAD=1 $(BIN)/pytest -p xdist -p _hypothesis_pytestplugin \
 	-n $(WORKERS) --dist loadscope --no-loadscope-reorder
 
 quick: $(READY) ## under a minute: the tests of what changed, or a core selection
-	$(PYTEST) -q --budget 45 -m "$(FAST)" $$($(BIN)/python tests/quick.py)
+	$(PYTEST) -q --budget 45 -m "$(USUAL)" $$($(BIN)/python tests/quick.py)
 
 unit: $(READY) ## the fast tests and the doctests
 	$(PYTEST) -m "$(FAST)"
+
+test-long: $(READY) ## what takes some seconds each: whole processes, pages, attacks, long streams
+	$(PYTEST) -m "long and $(USUAL)"
 
 # These compile as users do, with all optimisations; the fast tests do without.
 slow: $(READY) chromium ## what takes minutes, what needs a browser, what needs the datasets
@@ -114,7 +118,7 @@ AGE := 2025-07-17
 OLDEST := .venv-oldest
 NEWEST := .venv-newest
 
-test-oldest: $(READY) ## all fast tests with the oldest dependencies that are allowed
+test-oldest: $(READY) ## the fast and long tests with the oldest dependencies that are allowed
 	$(BIN)/python -m pip install --quiet --group release
 	$(BIN)/uv venv --quiet --clear --python $(PYTHON) $(OLDEST)
 	$(BIN)/uv pip compile --quiet --resolution lowest-direct --exclude-newer $(AGE) --python $(OLDEST) \
@@ -122,7 +126,7 @@ test-oldest: $(READY) ## all fast tests with the oldest dependencies that are al
 	echo 'polars==1.20.0' >> $(OLDEST)/constraints.txt
 	$(BIN)/uv pip install --quiet --python $(OLDEST) --constraint $(OLDEST)/constraints.txt \
 		--editable '.[all]' --editable ./study --group dev httpx
-	SCIPY_ARRAY_API=1 JAX_DISABLE_MOST_OPTIMIZATIONS=0 $(OLDEST)/bin/pytest -n $(WORKERS) --dist loadscope -m "$(FAST)" \
+	SCIPY_ARRAY_API=1 JAX_DISABLE_MOST_OPTIMIZATIONS=0 $(OLDEST)/bin/pytest -n $(WORKERS) --dist loadscope -m "$(USUAL)" \
 		-W ignore::DeprecationWarning -W ignore::FutureWarning $(TESTS)
 
 test-newest: $(READY) ## the same with the newest, deprecations as errors; PYTHON=python3.13 for another
@@ -130,7 +134,7 @@ test-newest: $(READY) ## the same with the newest, deprecations as errors; PYTHO
 	$(BIN)/uv venv --quiet --clear --python $(PYTHON) $(NEWEST)
 	$(BIN)/uv pip install --quiet --python $(NEWEST) --upgrade \
 		--editable '.[all]' --editable ./study --group dev
-	$(NEWEST)/bin/pytest -n $(WORKERS) --dist loadscope -m "$(FAST)" $(TESTS)
+	$(NEWEST)/bin/pytest -n $(WORKERS) --dist loadscope -m "$(USUAL)" $(TESTS)
 
 dist: $(READY) ## wheels and source archives, checked, installed elsewhere and tried there
 	$(BIN)/python -m pip install --quiet --group release

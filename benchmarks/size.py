@@ -81,7 +81,7 @@ FEATURES = {
         networks:PiecewiseLinear,knots,with_knots,with_segments,alternative onnx/_networks:_segments
         """,
     "tree predictions as an input": """
-        preprocessing/_trees _estimator/tree_inputs onnx/_networks:with_trees
+        preprocessing/_forest preprocessing/_trees _estimator/tree_inputs onnx/_networks:with_trees
         _serialization/models:_of_trees,_trees
         """,
     "untrusted model folders": """

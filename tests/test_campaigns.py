@@ -25,6 +25,7 @@ def run(*options):
     return found
 
 
+@pytest.mark.long
 @linux
 def test_a_share_of_the_campaigns():
     found = run("--share", "0")

@@ -127,6 +127,7 @@ def test_upgraded_points_are_kept():
     assert model.ensemble_.mixture(X).per_network == 2
 
 
+@pytest.mark.long
 def test_the_number_of_components_is_chosen_by_out_of_fold_scores(monkeypatch):
     monkeypatch.setattr(objectives, "ROWS_FOR_SEVERAL", 200)
     monkeypatch.setattr("calipers._estimator.candidates.EPOCHS", {1: 1.0})

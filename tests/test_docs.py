@@ -141,6 +141,7 @@ def follow(page):
         Reader(page).follow(page.read_text("utf-8"))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "page", [p for p in PAGES if p != SERVING], ids=lambda page: str(page.relative_to(ROOT))
 )
@@ -172,6 +173,7 @@ def serving(folder):
         server.communicate(timeout=SECONDS)
 
 
+@pytest.mark.long
 def test_page_on_serving_does_what_it_says(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     rng = np.random.default_rng(0)

@@ -19,6 +19,7 @@ def run(path, folder, monkeypatch, capsys):
     assert capsys.readouterr().out
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
 def test_example_runs(path, tmp_path, monkeypatch, capsys, request):
     if "hidden_layers" not in path.read_text("utf-8"):

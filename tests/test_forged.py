@@ -153,6 +153,7 @@ def test_a_forged_folder_is_refused_at_load_and_soon(name, change, message, tmp_
     assert re.search(message, shown.stderr.replace("\n", " "))
 
 
+@pytest.mark.long
 def test_forged_folders_of_the_campaign_are_refused_or_sound():
     found = old_mutants(200, 0)
     assert found.findings == []
@@ -166,6 +167,7 @@ def examples(tmp_path_factory):
     return new_models(tmp_path_factory.mktemp("examples"))
 
 
+@pytest.mark.long
 def test_bits_of_every_kind_of_model(examples):
     """Several components, other scales, bounds, encodings, streams, regressors, several targets.
 
@@ -182,6 +184,7 @@ def test_bits_of_every_kind_of_model(examples):
                 np.testing.assert_array_equal(found, values[:5], err_msg=f"{name}: {column}")
 
 
+@pytest.mark.long
 def test_forged_folders_with_newer_parts_are_refused_or_sound(examples):
     found = mutants(100, 0, examples)
     assert found.findings == []

@@ -40,6 +40,7 @@ def noise(rows, seed):
     return rng.normal(size=(rows, 3)), rng.normal(size=rows)
 
 
+@pytest.mark.long
 def test_what_helped_before_helps_again():
     X, y = waves(400, 0)
     model = IntervalRegressor(**TINY).fit(X, y)

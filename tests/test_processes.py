@@ -57,6 +57,7 @@ def test_double_precision_of_jax_changes_nothing(request):
 fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="forks")
 
 
+@pytest.mark.long
 @fork
 def test_forks_can_predict_but_not_fit_after_a_fit(tmp_path):
     path = str(tmp_path / "model")

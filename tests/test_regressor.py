@@ -635,6 +635,7 @@ class TestHabits:
             model.predict(data[0])
         assert model.fit(*data).predict(data[0]).shape == (250,)
 
+    @pytest.mark.long
     def test_a_real_interrupt_ends_training_soon(self, tmp_path):
         script = (
             "import signal\n"  # which a shell turns off for what runs in the background

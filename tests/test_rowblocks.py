@@ -300,6 +300,7 @@ class TestFit:
         assert np.mean((model.predict(data[0]) - data[0][:, 0]) ** 2) < 0.05
 
 
+@pytest.mark.long
 def test_memory_is_flat_in_the_rows(small, monkeypatch):
     monkeypatch.setattr(rowblocks, "_CELLS", 2**15)
     monkeypatch.setattr(shards, "_SHARD", (2**11, 2**11))
@@ -349,6 +350,7 @@ for last in (1, 2):  # an iterator is read once, into a file of its own
 """
 
 
+@pytest.mark.long
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="forks")
 def test_a_killed_process_leaves_no_scratch_file(tmp_path):
     environment = os.environ | {"TMPDIR": str(tmp_path)}

@@ -416,6 +416,7 @@ search(model, X, y, space, splits=2, max_epochs=40, patience=10, random_state=0,
 """
 
 
+@pytest.mark.long
 def test_kill_and_resume(result, model, data, tmp_path):
     path = tmp_path / "search.jsonl"
     process = subprocess.Popen([sys.executable, "-c", SCRIPT, str(path)])

@@ -421,6 +421,7 @@ def test_a_save_killed_at_any_moment_leaves_a_whole_model(tmp_path):
     assert len(list(tmp_path.iterdir())) == 2
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("n_writers", [1, 2])
 def test_readers_and_writers_at_the_same_time(tmp_path, n_writers):
     with ExitStack() as writers:

@@ -170,6 +170,7 @@ def test_text_stays_as_it_stands():
     assert block.frame.isna().sum().tolist() == [0, 1, 0]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("columns", [6_000, 20_000])
 def test_wide_tables(columns):
     names = [f"measurement {i}" for i in range(columns)]

@@ -133,6 +133,7 @@ def test_points_do_not_reveal_targets_of_rows_with_equal_inputs():
     assert np.ptp(few[cell[::10] == 0]) > 0.0
 
 
+@pytest.mark.long
 def test_the_weighted_sum_is_better_than_its_parts(monkeypatch):
     """Of a linear function, which a forest flattens and a second corrects."""
     rng = np.random.default_rng(0)
@@ -203,6 +204,12 @@ def test_inputs_of_any_size():
     found, _ = grown(X * [1e300, 1e-300, 1.0] + [0, 0, 1e9], y)
     assert np.mean((found.predict(X * [1e300, 1e-300, 1.0] + [0, 0, 1e9]) - y) ** 2) < 0.2
     assert np.isfinite(found.predict(np.array([[1.7e308, -1e308, 0.0]]))).all()
+
+
+def test_inputs_of_single_precision():  # without a warning of an overflow
+    X, y = steps()
+    found, _ = grown(X.astype(np.float32), y)
+    np.testing.assert_allclose(found.scale, grown(X, y)[0].scale, rtol=1e-5)
 
 
 def test_many_rows_have_a_bounded_number_of_nodes(monkeypatch):
@@ -403,6 +410,7 @@ def check_fit(own, rows, y, options, tmp_path):
     np.testing.assert_array_equal(again.predict(rows), own.predict(rows))
 
 
+@pytest.mark.long
 def test_trees_are_tried_on_any_kind_of_rows(tried, tmp_path):
     X, y = steps(240)
     frame = mixed(X)

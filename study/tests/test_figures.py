@@ -15,6 +15,7 @@ from calipers_study.toy import SETTINGS, toy
 STORED = ["mixture", "robustness", "calibration", "pit", "width"]
 
 
+@pytest.mark.long
 def test_figures_from_the_store(store, tmp_path, monkeypatch):
     monkeypatch.setattr("calipers.bank.train", None)
     paths = write_figures(STORED, store=store, out=tmp_path)

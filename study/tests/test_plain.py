@@ -46,6 +46,7 @@ def test_networks_learn_and_cover():
     assert (kept[..., 2] - kept[..., 0]).mean() < 2
 
 
+@pytest.mark.long
 def test_points_learn():
     settings = replace(
         load_settings("mse", "yacht"), epochs=150, hidden_layers=(10,), batch_size=50

@@ -96,6 +96,7 @@ for moment in (3, 4):  # before the second move, and after the second again
 """
 
 
+@pytest.mark.long
 def test_killed_run_is_resumed_to_the_same_bytes(mini, python, tmp_path):
     settings = write_settings(tmp_path / "settings", trials=4)
     killed, whole = tmp_path / "killed", tmp_path / "whole"

@@ -26,6 +26,7 @@ def folder(tmp_path_factory):
     return place
 
 
+@pytest.mark.long
 def test_end_to_end_and_again(folder, tmp_path, monkeypatch):
     few = dataclasses.replace(CATALOGUE["kin8nm"], rows=308, feature_names=tuple("abcdef"))
     monkeypatch.setitem(CATALOGUE, "kin8nm", few)

@@ -424,6 +424,7 @@ def trained(program):
     return bank.train(program, table, [plan], n_jobs=1).weights[0]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("place", "first", "second"),
     [(HEADS, Times(1.0), Times(10.0)), (ACTIVATIONS, jax.nn.elu, jax.nn.hard_tanh)],
@@ -503,6 +504,7 @@ def test_processes_at_once(folder):
     assert finish(start(folder))[0][2] == 0
 
 
+@pytest.mark.long
 def test_the_devices_of_a_process_belong_to_a_program(folder):
     """Each run finds no program in memory, as a new process would not."""
     processes = [(2, (0, 1, 0, 1)), (1, (0, 0))]

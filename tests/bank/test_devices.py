@@ -4,6 +4,8 @@ import os
 import subprocess
 import sys
 
+import pytest
+
 SCRIPT = """
 import jax
 import numpy as np
@@ -33,6 +35,7 @@ assert np.array_equal(spread.predict(X)["point"], alone.predict(X)["point"])
 """
 
 
+@pytest.mark.long
 def test_chunks_are_spread_over_devices(tmp_path):
     flags = os.environ.get("XLA_FLAGS", "") + " --xla_force_host_platform_device_count=2"
     environment = {**os.environ, "XLA_FLAGS": flags, "CALIPERS_CACHE": str(tmp_path)}

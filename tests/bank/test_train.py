@@ -430,6 +430,7 @@ def test_plans_go_to_threads_as_they_are(table, program, monkeypatch, n_jobs):
     assert {id(plan) for plan in given} <= {id(plan) for plan in seen}  # the rest are retries
 
 
+@pytest.mark.long
 def test_other_processes_can_do_the_work(table, program):
     here = train(program, table, plans(7))
     with joblib.parallel_config(backend="loky", n_jobs=2):

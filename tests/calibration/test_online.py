@@ -47,6 +47,7 @@ def learned():
     return {name: start.learn(standard(n), y) for name, y in drifts(n).items()}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", drifts(10))
 def test_long_run_coverage_at_every_level(learned, name):
     found = learned[name]
@@ -55,6 +56,7 @@ def test_long_run_coverage_at_every_level(learned, name):
     assert abs(found.coverage(0.99) - 0.99) <= 0.01
 
 
+@pytest.mark.long
 def test_far_levels_are_found_where_one_row_in_ten_is_thirty_times_as_far_off():
     rng, n = np.random.default_rng(1), 2000
     y = rng.standard_normal(n) * np.where(rng.random(n) < 0.1, 30.0, 1.0)
@@ -63,6 +65,7 @@ def test_far_levels_are_found_where_one_row_in_ten_is_thirty_times_as_far_off():
         assert abs(found.coverage(coverage) - coverage) <= 0.015
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", drifts(10))
 def test_no_window_is_far_off(learned, name):
     found = learned[name]
@@ -71,12 +74,14 @@ def test_no_window_is_far_off(learned, name):
     assert np.convolve(hits, np.ones(200) / 200, "valid").min() >= 0.85
 
 
+@pytest.mark.long
 def test_quantiles_never_cross(learned):
     for found in learned.values():
         quantiles = found.quantiles(np.linspace(0.001, 0.999, 41))
         assert (np.diff(quantiles, axis=1) >= 0).all()
 
 
+@pytest.mark.long
 def test_a_stream_without_drift_costs_little(learned):
     found = learned["none"]
     lower, upper = found.intervals(0.9).T
@@ -87,6 +92,7 @@ def test_a_stream_without_drift_costs_little(learned):
     assert score <= 1.05 * (right + 20 * missed.mean())
 
 
+@pytest.mark.long
 def test_intervals_follow_a_shift_of_the_mean(learned):
     found = learned["mean"]
     lower, upper = found.intervals(0.9)[-500:].T
@@ -94,6 +100,7 @@ def test_intervals_follow_a_shift_of_the_mean(learned):
     assert np.mean(upper - lower) < 1.15 * 2 * 1.645
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("jump", [3.0, 10.0, 30.0])
 def test_a_jump_is_followed_within_a_hundred_rows(jump):
     rng = np.random.default_rng(3)
@@ -133,6 +140,7 @@ def test_a_shift_in_proportion_to_the_scale_is_followed():
     assert np.diff(late[:, [0, 2]]).mean() < 1.25 * 2 * 1.645
 
 
+@pytest.mark.long
 def test_coverage_is_that_of_predictions_made_before_a_delay(learned):
     n, delay = 2000, 30
     y = drifts(n)["autoregressive"]
@@ -163,6 +171,7 @@ def late_coverage(n, known):
     return hits[200:].mean()
 
 
+@pytest.mark.long
 def test_labels_that_come_late_count_for_the_intervals_that_were_made():
     assert abs(late_coverage(2000, known=True) - 0.9) <= 0.03
     assert late_coverage(600, known=False) < 0.8
@@ -207,6 +216,7 @@ def test_learning_leaves_the_state_before_as_it_was():
         np.testing.assert_array_equal(array, before[name])
 
 
+@pytest.mark.long
 def test_a_linear_drift_in_the_inputs_is_corrected():
     rng = np.random.default_rng(0)
     X = rng.standard_normal((1000, 2))

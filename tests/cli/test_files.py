@@ -266,6 +266,7 @@ def test_targets_are_read_as_inputs_are(make, low, run, here, untrained):
     assert json.loads(answer.stdout)["target"]["low"] == low
 
 
+@pytest.mark.long
 def test_wide_tables(run, here, untrained):
     wide = {f"measurement {i}": lambda i: i % 7 for i in range(1_500)}
     frame = table(**wide, key=lambda i: f"k{i}")

@@ -111,6 +111,7 @@ def test_cdf_in_forty_digits(rng):
                 assert abs(mixture.cdf(x) / exact - 1) < 1e-12
 
 
+@pytest.mark.long
 def test_crps_in_forty_digits(rng):
     """Also components of scales and distances from 1e-6 to 1e3, half normals and point masses."""
     for _ in range(4):
@@ -225,6 +226,7 @@ def test_bad_arguments_are_refused(method, argument, message):
         getattr(mixture, method)(argument)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", ["ordinary", "jumps"])
 def test_rows_with_weights_of_their_own(kind, rng):
     """Every method gives each row what it gives to a mixture with that row's weights for all."""

@@ -49,6 +49,7 @@ def parquet(tmp_path_factory):
     return folder
 
 
+@pytest.mark.long
 def test_a_fit_gives_the_same_bits_as_on_one_machine(client, rows):
     settings = {"n_networks": 12, **TINY}
     expected = IntervalRegressor(**settings).fit(*rows)

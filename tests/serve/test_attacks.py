@@ -24,7 +24,10 @@ from calipers.tables._ipc import _child, _field, _follow, _text, _vector, read_a
 MEMORY = 256 * 2**20
 SECONDS = 30  # on a machine that others share
 LIMITS = TableLimits(body=16 * 2**20, rows=100_000, columns=1_000, cells=4_000_000)
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="limits of addresses are Linux's")
+pytestmark = [
+    pytest.mark.long,
+    pytest.mark.skipif(sys.platform != "linux", reason="limits of addresses are Linux's"),
+]
 
 
 @pytest.fixture(scope="module")

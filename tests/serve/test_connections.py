@@ -16,7 +16,10 @@ from calipers.serve import ServerSettings
 from calipers.serve._bodies import CSV, JSON
 from calipers.serve._connections import Connection
 
-pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="counts files as Unix does")
+pytestmark = [
+    pytest.mark.long,
+    pytest.mark.skipif(sys.platform == "win32", reason="counts files as Unix does"),
+]
 
 HEAD = b"POST /v1/models/plain/predict HTTP/1.1\r\nHost: localhost\r\nContent-Type: %s\r\n"
 

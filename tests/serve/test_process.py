@@ -44,6 +44,7 @@ def process(folder):
         made.communicate()
 
 
+@pytest.mark.long
 def test_a_signal_lets_requests_finish(process):
     made, address = process(CALIPERS_TOKEN=TOKEN)
     assert httpx.get(f"{address}/v1/models").status_code == 401
@@ -78,6 +79,7 @@ def test_a_signal_lets_requests_finish(process):
         httpx.get(f"{address}/health")
 
 
+@pytest.mark.long
 def test_a_stopped_server_says_so(process):
     made, address = process()
     assert httpx.get(f"{address}/health").status_code == 200

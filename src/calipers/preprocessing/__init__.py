@@ -26,6 +26,13 @@ from calipers.preprocessing._encoders import (
     DateEncoder as DateEncoder,
     NumberEncoder as NumberEncoder,
 )
+from calipers.preprocessing._forest import (
+    INPUT_LIMIT as INPUT_LIMIT,
+    MOST_TREES as MOST_TREES,
+    Forest as Forest,
+    center_and_scale as center_and_scale,
+    standardised as standardised,
+)
 from calipers.preprocessing._kinds import is_in_thousands as is_in_thousands
 from calipers.preprocessing._learn import (
     as_numbers as as_numbers,
@@ -46,13 +53,8 @@ from calipers.preprocessing._text_columns import (
     as_text as as_text,
 )
 from calipers.preprocessing._trees import (
-    INPUT_LIMIT as INPUT_LIMIT,
-    MOST_TREES as MOST_TREES,
-    Forest as Forest,
-    center_and_scale as center_and_scale,
     grow as grow,
     inputs_per_split as inputs_per_split,
-    standardised as standardised,
 )
 
 __all__ = ["MISSING_MARKS", "MISSING_WORDS", "Column", "DataError", "TableEncoder", "read_number"]
