@@ -221,7 +221,7 @@ def _find_column(model: IntervalRegressor, column: str | int) -> tuple[int, Any]
 
 def _values(cells: NDArray[Any], kind: str, limit: int) -> tuple[NDArray[np.intp], FloatArray]:
     """Rows that hold typical values of a column, one for each value, and the plot positions."""
-    if kind == "category":
+    if kind in ("category", "text"):
         present = np.flatnonzero([cell is not None for cell in cells])
         _, first, counts = np.unique(
             cells[present].astype(str), return_index=True, return_counts=True

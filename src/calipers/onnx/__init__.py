@@ -41,8 +41,8 @@ from calipers.aggregation import AGGREGATIONS
 from calipers.calibration import WidthCalibration, infinite_reason
 from calipers.ensemble import Ensemble
 from calipers.onnx import _quantiles as quantiles
-from calipers.onnx._graph import TYPES, Graph, Value, array_info
-from calipers.onnx._networks import OUTPUTS, columns, matrix, parameters, with_trees
+from calipers.onnx._graph import OPSET, OPSET_OF_WORDS, TYPES, Graph, Value, array_info
+from calipers.onnx._networks import OUTPUTS, columns, has_words, matrix, parameters, with_trees
 from calipers.onnx._quantiles import Parts, in_own_unit, lower_quantile, upper_quantile
 from calipers.prediction import Query
 from calipers.preprocessing import Forest, TableEncoder
@@ -77,7 +77,7 @@ def export(
     """
     if dtype not in TYPES:
         raise ValueError(f"dtype must be one of {sorted(TYPES)}, got {dtype!r}")
-    graph = Graph()
+    graph = Graph(opset=OPSET_OF_WORDS if table is not None and has_words(table) else OPSET)
     if table is None:
         X, inputs_info = matrix(graph, len(inputs), dtype)
     else:

@@ -13,7 +13,9 @@ from onnx import (
     numpy_helper,
 )
 
-OPSET, IR = 17, 8  # of 2022, which all common runtimes support
+OPSET = 17  # of 2022, which all common runtimes support
+OPSET_OF_WORDS = 20  # of 2023, the first with regular expressions
+_IR = {OPSET: 8, OPSET_OF_WORDS: 9}
 
 TYPES = {"float32": TensorProto.FLOAT, "float64": TensorProto.DOUBLE}
 
@@ -66,8 +68,8 @@ class Graph:
     ['Exp', 'Add']
     """
 
-    def __init__(self, prefix: str = "calipers/") -> None:
-        self.prefix = prefix
+    def __init__(self, prefix: str = "calipers/", opset: int = OPSET) -> None:
+        self.prefix, self.opset = prefix, opset
         self.nodes: list[NodeProto] = []
         self.constants: list[TensorProto] = []
 
@@ -112,7 +114,13 @@ class Graph:
         return self("Squeeze", value, self.integers(axis))
 
     def mean(self, value: str, axis: int = 0) -> Value:
-        return self("ReduceMean", value, axes=[axis], keepdims=0)
+        return self.reduced("ReduceMean", value, axis)
+
+    def reduced(self, kind: str, value: str, axis: int = 0) -> Value:
+        """A mean, minimum or maximum; since the opset 18, the axis is an input."""
+        if self.opset < 18:
+            return self(kind, value, axes=[axis], keepdims=0)
+        return self(kind, value, self.integers(axis), keepdims=0)
 
     def sum(self, value: str, axis: int = 0, *, keepdims: int = 0) -> Value:
         return self("ReduceSum", value, self.integers(axis), keepdims=keepdims)
@@ -163,11 +171,12 @@ class Graph:
         graph: GraphProto = helper.make_graph(
             self.nodes, "calipers", inputs, outputs, self.constants
         )
+        opsets = {"": self.opset, "ai.onnx.ml": 2}
         model = helper.make_model(
             graph,
             producer_name="calipers",
-            opset_imports=[helper.make_opsetid("", OPSET), helper.make_opsetid("ai.onnx.ml", 2)],
-            ir_version=IR,
+            opset_imports=[helper.make_opsetid(*opset) for opset in opsets.items()],
+            ir_version=_IR[self.opset],
             doc_string=description,
         )
         helper.set_model_props(model, metadata)

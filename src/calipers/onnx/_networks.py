@@ -25,6 +25,8 @@ from calipers.preprocessing import (
     Forest,
     NumberEncoder,
     TableEncoder,
+    TextEncoder,
+    word_pattern,
 )
 
 OUTPUTS = ("point", "lower", "upper")
@@ -41,10 +43,11 @@ def columns(graph: Graph, table: TableEncoder, dtype: str) -> tuple[Value, list[
     inputs, parts = [], []
     for column, encoder in table.used_columns():
         name = f"input_{column.name}" if column.name in OUTPUTS else column.name
-        if isinstance(encoder, CategoryEncoder):
+        if isinstance(encoder, CategoryEncoder | TextEncoder):
             shape: list[Any] = ["rows"]
             inputs.append(helper.make_tensor_value_info(name, TensorProto.STRING, shape))
             parts += _category(graph, encoder, name)
+            parts += _words(graph, encoder, name)
         elif isinstance(encoder, DateEncoder):
             inputs.append(array_info(name, "float64", ["rows"]))
             parts += _date(graph, encoder, name)
@@ -54,6 +57,11 @@ def columns(graph: Graph, table: TableEncoder, dtype: str) -> tuple[Value, list[
         else:
             raise ValueError(f"a column of kind {column.kind!r} has no ONNX form")
     return graph("Concat", *(graph.unsqueezed(part, 1) for part in parts), axis=1), inputs
+
+
+def has_words(table: TableEncoder) -> bool:
+    """Whether words of text are inputs."""
+    return any(getattr(encoder, "words", None) for _, encoder in table.used_columns())
 
 
 def with_trees(graph: Graph, forest: Forest, X: Value) -> Value:
@@ -125,7 +133,14 @@ def _date(graph: Graph, encoder: DateEncoder, value: str) -> list[Value]:
     return [*parts, graph.cast(missing, "float64")] if encoder.missing else parts
 
 
-def _category(graph: Graph, encoder: CategoryEncoder, value: str) -> list[Value]:
+def _words(graph: Graph, encoder: CategoryEncoder | TextEncoder, value: str) -> list[Value]:
+    found = (graph("RegexFullMatch", value, pattern=word_pattern(w)) for w in encoder.words)
+    return [graph.cast(each, "float64") for each in found]
+
+
+def _category(graph: Graph, encoder: CategoryEncoder | TextEncoder, value: str) -> list[Value]:
+    if isinstance(encoder, TextEncoder):  # all texts are alike, but for missing ones
+        encoder = CategoryEncoder([], [], 0, encoder.missing)
     unseen, missing = len(encoder.levels), len(encoder.levels) + 1
     code = graph(
         "LabelEncoder",

@@ -97,9 +97,9 @@ def lower_quantile(graph: Graph, score: Any, parts: Parts, step: str | None = No
 
     below, above = left * by_row(ndtri(level / 2)), right * by_row(-ndtri((1 - level) / 2))
     target = by_row(level)
-    low = graph("ReduceMin", loc + below, axes=[0], keepdims=0)
-    high = graph("ReduceMax", loc + above, axes=[0], keepdims=0)
-    body = Graph("calipers/body/")
+    low = graph.reduced("ReduceMin", loc + below)
+    high = graph.reduced("ReduceMax", loc + above)
+    body = Graph("calipers/body/", graph.opset)
     least, most = Value("calipers/least", body), Value("calipers/most", body)
     middle = (least + most) * 0.5
     short = body("Less", _mixture_cdf(body, middle, parts), target)

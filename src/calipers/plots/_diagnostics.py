@@ -143,7 +143,7 @@ def plot_dependence(curve: Dependence, *, ax: Axes | None = None) -> Axes:
     """
     axes = _axes(ax)
     label = f"mean {100 * curve.coverage:g}% interval"
-    if curve.kind in ("boolean", "category"):
+    if curve.kind in ("boolean", "category", "text"):
         lower, upper, infinite = drawable(curve.lower, curve.upper, curve.point)
         axes.errorbar(
             curve.positions, curve.point, [curve.point - lower, upper - curve.point], fmt="o",

@@ -8,7 +8,10 @@ is plain JSON (``to_document``), so that it can be saved with a model; it keeps 
 that it does not use.
 """
 
-from calipers.preprocessing._categories import CategoryEncoder as CategoryEncoder
+from calipers.preprocessing._categories import (
+    CategoryEncoder as CategoryEncoder,
+    TextEncoder as TextEncoder,
+)
 from calipers.preprocessing._column import (
     KINDS as KINDS,
     Column,
@@ -56,5 +59,6 @@ from calipers.preprocessing._trees import (
     grow as grow,
     inputs_per_split as inputs_per_split,
 )
+from calipers.preprocessing._words import word_pattern as word_pattern
 
 __all__ = ["MISSING_MARKS", "MISSING_WORDS", "Column", "DataError", "TableEncoder", "read_number"]

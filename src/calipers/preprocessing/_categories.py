@@ -1,4 +1,4 @@
-"""The encoder of categories."""
+"""The encoders of categories and of free text."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from calipers._checks import BoolArray, FloatArray
 from calipers.preprocessing._text_columns import as_text
+from calipers.preprocessing._words import with_words
 
 
 def as_objects(texts: Any) -> NDArray[np.object_]:
@@ -24,7 +25,7 @@ class CategoryEncoder:
     If there are such others, the frequency of the category is an input as well; so is the target
     encoding, ``means`` and ``spreads``, where it was learnt: the last entries are for unseen
     categories. Rare categories count as unseen, and only digests of their names are kept, by which
-    they are recognised.
+    they are recognised. ``words`` that many names have in common have a column each.
     """
 
     levels: list[str]  # categories that are not rare, most frequent first
@@ -34,6 +35,7 @@ class CategoryEncoder:
     rare: list[str] = field(default_factory=list)
     means: list[float] = field(default_factory=list)
     spreads: list[float] = field(default_factory=list)
+    words: list[str] = field(default_factory=list)
 
     def read(self, series: Any) -> NDArray[np.object_]:
         return as_objects(as_text(series, keep=self.levels))
@@ -57,7 +59,7 @@ class CategoryEncoder:
         return codes
 
     def encode(self, values: NDArray[np.object_]) -> FloatArray:
-        """One-hot columns; then for other categories, the numbers, and missing values."""
+        """One-hot columns; then for other categories, the numbers, missing values, and words."""
         codes = self.codes(values)
         columns = [codes == i for i in range(self.kept)]
         if self.others:
@@ -65,7 +67,7 @@ class CategoryEncoder:
             columns += [values[np.maximum(codes, -1)] for values in self.numbers]
         if self.missing:
             columns.append(codes == -2)
-        return np.stack(columns, axis=1).astype(np.float64)
+        return np.column_stack([*columns, with_words(values, self.words)]).astype(np.float64)
 
     @property
     def numbers(self) -> list[FloatArray]:
@@ -77,7 +79,8 @@ class CategoryEncoder:
         names = [f"{name}={level}" for level in self.levels[: self.kept]]
         names += [f"{name} (other)", f"{name} (frequency)"] if self.others else []
         names += [f"{name} (mean of targets)", f"{name} (spread of targets)"] if self.means else []
-        return [*names, f"{name} (missing)"] if self.missing else names
+        names += [f"{name} (missing)"] if self.missing else []
+        return names + [f"{name} (word {word})" for word in self.words]
 
     def outside(self, values: NDArray[np.object_]) -> BoolArray:
         codes = self.codes(values)
@@ -87,6 +90,30 @@ class CategoryEncoder:
             rare = set(self.rare)
             outside[others] = [digest not in rare for digest in digests(values[others])]
         return np.asarray(outside, dtype=bool)
+
+
+@dataclass(frozen=True)
+class TextEncoder:
+    """Free text: which of the frequent ``words`` it has. Texts are not stored; any is expected."""
+
+    words: list[str]
+    missing: bool
+
+    def read(self, series: Any) -> NDArray[np.object_]:
+        return as_objects(as_text(series))
+
+    def encode(self, values: NDArray[np.object_]) -> FloatArray:
+        columns = with_words(values, self.words)
+        if self.missing:
+            columns = np.column_stack([[value is None for value in values], columns])
+        return columns.astype(np.float64)
+
+    def names(self, name: str) -> list[str]:
+        names = [f"{name} (missing)"] if self.missing else []
+        return names + [f"{name} (word {word})" for word in self.words]
+
+    def outside(self, values: NDArray[np.object_]) -> BoolArray:
+        return np.zeros(len(values), dtype=bool)
 
 
 def digests(names: Iterable[str]) -> list[str]:

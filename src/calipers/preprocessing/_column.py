@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from calipers._checks import refuse_masked
 from calipers._text import did_you_mean
 
-KINDS = ("number", "boolean", "category", "date", "constant", "identifier")
+KINDS = ("number", "boolean", "category", "text", "date", "constant", "identifier")
 """Kinds of columns; a model does not use the last two."""
 
 
@@ -52,7 +52,7 @@ class Column:
     low: float | str | None = None
     high: float | str | None = None
     typical: float | str | None = None
-    #: The categories with an input each, most frequent first.
+    #: The categories, or words of text, with an input each, most frequent first.
     categories: tuple[str, ...] = ()
     missing: bool = False  #: Whether values were missing.
     used: bool = True  #: Whether the model uses the column.

@@ -23,6 +23,7 @@ from calipers._schema import (
 from calipers.preprocessing._column import KINDS
 from calipers.preprocessing._encoders import CYCLES, DAY
 from calipers.preprocessing._readings import UNIT, read_dates
+from calipers.preprocessing._words import is_word
 
 _COUNT = whole(1, 2**53)
 _TARGETS = {"means": list_of(number(-1e12, 1e12)), "spreads": list_of(number(-100, 100))}
@@ -78,8 +79,9 @@ _ENCODERS: dict[str, Check] = {
     "category": record(
         {"levels": list_of(text), "counts": list_of(_COUNT), "kept": whole(0, 2**31)}
         | {"missing": flag},
-        {"rare": list_of(text), **_TARGETS},
+        {"rare": list_of(text), "words": list_of(text), **_TARGETS},
     ),
+    "text": record({"words": list_of(text, least=1), "missing": flag}),
     "date": record(
         {"low": _TIME, "high": _TIME, "fill": _TIME, "missing": flag}
         | {"cycles": list_of(one_of(*CYCLES)), "form": optional(text)}
@@ -131,6 +133,8 @@ def check_table(document: Any) -> None:
             if column["categories"] not in (kept, encoder["levels"]):  # 0.1 listed them all
                 rule = f"the levels that are kept, {kept}"
                 refuse(f"{place}.column.categories", rule, column["categories"])
+        if column["kind"] == "text" and column["categories"] != encoder["words"]:
+            refuse(f"{place}.column.categories", "the words", column["categories"])
     columns = [entry["column"] for entry in document["columns"]]
     names = [column["name"] for column in columns]
     if len(set(names)) < len(names):
@@ -173,9 +177,16 @@ def _check_category(encoder: Mapping[str, Any], place: str) -> None:
             refuse(f"{place}.{name}", f"a list of {len(levels) + 1}, or empty like means", values)
         if values and encoder["kept"] == len(levels):
             refuse(f"{place}.{name}", "empty where every level has an input", values)
+    _check_words(encoder, place)
     wrong = [name for name in rare if not re.fullmatch("[0-9a-f]{16}", name)]
     if wrong:
         refuse(f"{place}.rare", "digests of 16 hexadecimal digits", wrong[0])
+
+
+def _check_words(encoder: Mapping[str, Any], place: str) -> None:
+    words = encoder.get("words", [])
+    if len(set(words)) < len(words) or not all(map(is_word, words)):
+        refuse(f"{place}.words", "distinct words in small letters", words)
 
 
 def _check_date(encoder: Mapping[str, Any], place: str) -> None:
@@ -197,5 +208,6 @@ _RULES: dict[str, Any] = {
     "number": _check_number,
     "boolean": _check_number,
     "category": _check_category,
+    "text": _check_words,
     "date": _check_date,
 }

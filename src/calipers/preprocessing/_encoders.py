@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from calipers._checks import BoolArray, FloatArray
-from calipers.preprocessing._categories import CategoryEncoder, as_objects
+from calipers.preprocessing._categories import CategoryEncoder, TextEncoder, as_objects
 from calipers.preprocessing._column import DataError
 from calipers.preprocessing._readings import NumberText, read_dates
 from calipers.preprocessing._text_columns import as_text, read_truth
@@ -273,12 +273,13 @@ class ConstantEncoder(IdentifierEncoder):
         return np.array([value not in self.values for value in values], dtype=bool)
 
 
-Encoder = NumberEncoder | CategoryEncoder | DateEncoder | IdentifierEncoder
+Encoder = NumberEncoder | CategoryEncoder | TextEncoder | DateEncoder | IdentifierEncoder
 
 ENCODERS: dict[str, Any] = {
     "number": NumberEncoder,
     "boolean": BooleanEncoder,
     "category": CategoryEncoder,
+    "text": TextEncoder,
     "date": DateEncoder,
     "constant": ConstantEncoder,
     "identifier": IdentifierEncoder,

@@ -173,11 +173,15 @@ def _kind_of_text(series: Any, most: int) -> DetectedKind:
         note = f"looks like numbers in several units, e.g. {example!r}: convert them to one unit"
     rows = int(texts.counts.sum())
     if rows >= _FEWEST_IDENTIFIERS and len(texts.levels) > 0.9 * rows:
-        note = note or row_identifier("almost all values differ")
-        return DetectedKind("identifier", note=note)
+        return _identifier(texts, note, row_identifier("almost all values differ"))
     if len(texts.levels) > _FEWEST_IDENTIFIERS and _is_prose(texts):
-        return DetectedKind("identifier", note=note or f"free text; {NOT_STORED}")
+        return _identifier(texts, note, f"free text; {NOT_STORED}")
     return DetectedKind("category", note=note, texts=texts)
+
+
+def _identifier(texts: Texts, note: str, why: str) -> DetectedKind:
+    """An identifier, with its texts if their words may be of use: not those of a ``note``."""
+    return DetectedKind("identifier", note=note or why, texts=None if note else texts)
 
 
 def _mixture(texts: Texts, name: str) -> str:

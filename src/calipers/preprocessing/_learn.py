@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from calipers._checks import FloatArray
 from calipers.preprocessing import _kinds as kinds, _readings as readings
-from calipers.preprocessing._categories import CategoryEncoder, as_objects, digests
+from calipers.preprocessing._categories import CategoryEncoder, TextEncoder, as_objects, digests
 from calipers.preprocessing._column import Column, DataError, as_frame, check_kind, check_names
 from calipers.preprocessing._encoders import (
     BooleanEncoder,
@@ -21,6 +21,7 @@ from calipers.preprocessing._encoders import (
     NumberEncoder,
 )
 from calipers.preprocessing._text_columns import is_truth
+from calipers.preprocessing._words import frequent_words
 
 
 class Learnt(NamedTuple):
@@ -34,6 +35,8 @@ class Learnt(NamedTuple):
 FEW_CATEGORIES = 30  # up to which every category has an input
 _ROWS_FOR_INPUT = 20  # of a category, with which it has an input among many
 _MOST_INPUTS = 300  # of one column
+_FEW_ROWS = 10  # of a category on average, with which words in the names of categories have inputs
+_NO_WORDS = f"free text without a word that many rows have; {kinds.NOT_STORED}"
 
 
 def learn(series: Any, kind: str | None, max_categories: int | None, min_frequency: int) -> Learnt:
@@ -49,6 +52,11 @@ def learn(series: Any, kind: str | None, max_categories: int | None, min_frequen
         raise _no_format(name, kind, written)
     else:
         detected = kinds.DetectedKind(kind)
+    if detected.kind == "text" or (detected.kind == "identifier" and detected.texts):
+        texts = detected.texts or kinds.Texts.of(series)
+        if words := frequent_words(texts.levels.to_pylist(), texts.counts, min_frequency):
+            return _text(texts, name, words)
+        detected = detected._replace(kind="identifier", note=detected.note or _NO_WORDS)
     if detected.kind == "identifier":
         return _identifier(series, name, detected.note or f"row identifier; {kinds.NOT_STORED}")
     if detected.kind == "constant":
@@ -197,9 +205,20 @@ def _category(
         note = f"{len(ranked):,} categories, of which the {kept} most frequent have inputs"
         note = note if kept else f"{len(ranked):,} categories, all too rare to have inputs"
     rare = digests(level for level, _ in ranked[len(levels) :])
-    encoder = CategoryEncoder(levels, counts, kept, missing, rare)
+    words: list[str] = []
+    if kept < len(ranked) and texts.counts.mean() < _FEW_ROWS:
+        words = frequent_words(texts.levels.to_pylist(), texts.counts, min_frequency)
+        note += f"; {len(words)} words in them have inputs" if words else ""
+    encoder = CategoryEncoder(levels, counts, kept, missing, rare, words=words)
     column = Column(name, "category", categories=tuple(levels[:kept]), missing=missing, note=note)
     return Learnt(column, encoder, _objects(texts))
+
+
+def _text(texts: kinds.Texts, name: str, words: list[str]) -> Learnt:
+    missing = bool((texts.codes < 0).any())
+    note = f"free text, of which {len(words)} words have inputs; {kinds.NOT_STORED}"
+    column = Column(name, "text", categories=tuple(words), missing=missing, note=note)
+    return Learnt(column, TextEncoder(words, missing), _objects(texts))
 
 
 def _with_inputs(counts: list[int]) -> int:

@@ -76,6 +76,8 @@ def breakdowns(labelled: LabelledPrediction, inputs: Sequence[Input]) -> list[Br
 def _by_input(labelled: LabelledPrediction, column: Input) -> tuple[Group, ...]:
     if column.kind == "date":
         return _by_number(labelled, column.cells, _date_writer(column.cells), "\N{EN DASH}")
+    if column.kind == "text":
+        return ()
     labels = [column.write(value) for value in column.cells]
     if column.kind == "category":
         return _by_label(labelled, labels, pd.Series(labels).value_counts().index.tolist())

@@ -25,14 +25,14 @@ class Input:
     name: str
     kind: str
     # (n,): numbers, dates in seconds since 1970, booleans as 1 and 0, all NaN if missing;
-    # categories as text, None if missing
+    # categories and text as text, None if missing
     cells: NDArray[Any]
     outside: NDArray[np.bool_]  # (n,): values outside the training range
 
     @property
     def missing(self) -> NDArray[np.bool_]:
         """Whether each value is missing."""
-        if self.kind == "category":
+        if self.kind in ("category", "text"):
             return np.array([value is None for value in self.cells], dtype=bool)
         return np.isnan(self.cells)
 
@@ -103,7 +103,7 @@ def _unusual(column: Input, rows: NDArray[np.intp]) -> list[str]:
             remark = "never so in training" if missing[row] else "outside the training range"
         elif not missing[row] and column.kind in ("boolean", "category"):
             remark = "rare" if frequency[row] < _UNUSUAL else ""
-        elif not missing[row]:
+        elif not missing[row] and column.kind != "text":
             low, high = np.mean(column.cells <= value), np.mean(column.cells >= value)
             remark = "among the lowest" if low <= _UNUSUAL else ""
             remark = "among the highest" if high <= _UNUSUAL else remark

@@ -272,7 +272,7 @@ def _joined(pieces: list[Piece]) -> Columns:
 
 
 def _typical(column: Column) -> Any:
-    if column.kind == "category":
+    if column.kind in ("category", "text"):
         return column.categories[0] if column.categories else None
     if column.kind == "boolean":
         return bool(column.typical)

@@ -16,7 +16,7 @@ export function stepOf(column) {
 }
 
 export function typical(column) {
-  if (column.kind === "category") return column.categories[0] ?? null;
+  if (column.kind === "category" || column.kind === "text") return column.categories[0] ?? null;
   if (column.kind === "boolean") return Boolean(column.typical);
   if (column.kind === "date") return write(column, days(column.typical));
   const { low, high, typical: median } = column;
@@ -54,7 +54,8 @@ export function control(column, number, changed) {
   const row = element("div", { className: "row" }, label);
   const note = element("p", { className: "note", id: `${id}-note` });
   const makers = { number: numberField, date: dateField, boolean: booleanField };
-  const listed = column.categories.length > LISTED ? searchField : categoryField;
+  const typed = column.kind === "text" || column.categories.length > LISTED;
+  const listed = typed ? searchField : categoryField;
   const field = (makers[column.kind] ?? listed)(column, id, choose, lack);
   field.main.setAttribute("aria-describedby", note.id);
   let missing = null;

@@ -8,7 +8,7 @@ const STEPS = 61;
 const BEYOND = 0.12; // fraction of the training range by which a sweep goes beyond it
 const CATEGORY = 55; // pixels per category
 
-const isListed = ({ kind }) => kind === "category" || kind === "boolean";
+const isListed = ({ kind }) => kind === "category" || kind === "text" || kind === "boolean";
 
 // The values of a column to predict for a chart of this width, including the chosen one.
 export function sweepValues(column, chosen, width) {
