@@ -33,24 +33,31 @@ def pick(rows, *, grouped=0, coverage=COVERAGE):
 
 def paired(rows, dataset, focus, other, measure):
     """Ratio of means, mean difference, its standard error and the number of common splits."""
-    part = rows[rows["dataset"] == dataset]
-    own, its = (
-        part[part["method"] == method].groupby("split")[measure].mean().dropna()
-        for method in (focus, other)
-    )
-    splits = own.index.intersection(its.index)
-    if splits.empty:
+    part = rows[(rows["dataset"] == dataset) & rows["method"].isin([focus, other])]
+    wide = _by_split(part, measure).reindex(columns=list({focus, other}))
+    return _compared(wide[focus], wide[other])
+
+
+def _by_split(rows, measure):
+    """The measure of one dataset by split and method."""
+    return rows.pivot_table(index="split", columns="method", values=measure, observed=True)
+
+
+def _compared(own, its):
+    both = own.notna() & its.notna()
+    if not both.any():
         return np.nan, np.nan, np.nan, 0
-    own, its = own[splits], its[splits]
+    own, its = own[both], its[both]
     difference = own - its
-    return own.mean() / its.mean(), difference.mean(), difference.sem(), len(splits)
+    return own.mean() / its.mean(), difference.mean(), difference.sem(), len(own)
 
 
 def strongest(rows, dataset, focus, measure):
     """The method against which the focus does worst on the shared splits, and the comparison."""
-    part = rows[rows["dataset"] == dataset]
-    others = [method for method in part["method"].unique() if method != focus]
-    found = {other: paired(part, dataset, focus, other, measure) for other in others}
+    wide = _by_split(rows[rows["dataset"] == dataset], measure)
+    if focus not in wide:
+        return None
+    found = {other: _compared(wide[focus], wide[other]) for other in wide if other != focus}
     found = {other: values for other, values in found.items() if np.isfinite(values[0])}
     return max(found.items(), key=lambda item: item[1][0]) if found else None
 
@@ -59,7 +66,7 @@ def ranks(rows, measure):
     """Ranks of the methods on each dataset, one row per method."""
     found = {}
     for dataset, part in rows.groupby("dataset", observed=True):
-        wide = part.pivot_table(index="split", columns="method", values=measure, observed=True)
+        wide = _by_split(part, measure)
         values = wide.to_numpy()
         for method, own in zip(wide.columns, values.T, strict=True):
             both = np.isfinite(values) & np.isfinite(own[:, None])

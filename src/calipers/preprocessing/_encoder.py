@@ -36,7 +36,9 @@ class TableEncoder(TransformerMixin, BaseEstimator):
       dates span more than one.
     - Text is read if it can be understood in one way only as numbers (``"1,234.5"``, ``"$12"``),
       clock times (``"10:30"``, as hours) or dates.
-    - Constant columns, identifiers of rows and free text are left out, and ``columns_`` says so.
+    - Free text has an input for each of its frequent words, and so have words in the names of
+      categories that are mostly rare. The text itself is not stored.
+    - Constant columns and identifiers of rows are left out, and ``columns_`` says so.
 
     Later tables may have their columns in another order, further columns, unseen categories, and
     missing values where training had none.
