@@ -46,8 +46,8 @@ def pytest_collection_modifyitems(items):
     """Start with the files that take longest, lest a worker is left alone with one at the end."""
     longest = {
         "test_docs.py", "test_regressor.py", "test_campaigns.py", "test_online.py", "test_files.py",
-        "test_connections.py", "test_attacks.py", "test_trees.py", "test_losses.py", "test_train.py",
-        "test_components.py", "test_integrals.py", "test_rowblocks.py", "test_forged.py",
+        "test_connections.py", "test_attacks.py", "test_trees.py", "test_losses.py",
+        "test_train.py", "test_components.py", "test_integrals.py", "test_rowblocks.py",
     }  # fmt: skip
     items.sort(key=lambda item: item.path.name not in longest)
 
