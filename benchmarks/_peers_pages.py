@@ -348,8 +348,8 @@ class Comparison:
             (`benchmarks/peers.py figure`).""",
             f"""On {WORDS[len(self._tables)]} real tables with categories, dates and missing values,
             calipers has a lower interval score than CatBoost, LightGBM, the quantile forest and
-            AutoGluon on {WORDS[won]} (`benchmarks/peers_tables.py table`). Published CRPS of tuned methods
-            exist for {WORDS[len(self._published)]} datasets; calipers, untuned, is ahead on
+            AutoGluon on {WORDS[won]} (`benchmarks/peers_tables.py table`). Published CRPS of tuned
+            methods exist for {WORDS[len(self._published)]} datasets; calipers, untuned, is ahead on
             {WORDS[len(ahead)]}{f" (not on {' and '.join(rest)})" if rest else ""}.""",
             f"""**Where it is weaker**: {"".join(weak)}and time.""",
             """**Caveats**: not all splits were run, and strong peers only on a few. Some rows are

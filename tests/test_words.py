@@ -7,8 +7,10 @@ import pandas as pd
 import pytest
 
 from calipers import IntervalRegressor, load
+from calipers._estimator.conformal import columns_of
 from calipers._schema import SchemaError
 from calipers.importance import dependence
+from calipers.multitarget import MultiTargetRegressor
 from calipers.networks import MLP
 from calipers.optimizers import Adam
 from calipers.preprocessing import TableEncoder
@@ -54,8 +56,10 @@ def test_words_with_inputs():
     assert frequent_words(texts, rows, 26) == ["tree"]
     assert frequent_words(["all one", "all two"], np.array([50, 50])) == []  # "all" is in all
     assert frequent_words(["new york x", "New York y", "z"], np.full(3, 20)) == ["new"]
-    many = [f"{word} {i}x" for word in (f"word{k}" for k in range(120)) for i in range(2)]
+    many = [f"{chr(97 + k % 26)}word{chr(97 + k // 26)} {i}" for k in range(120) for i in range(2)]
     assert len(frequent_words(many, np.full(240, 10))) == 100
+    # no letter alone, none of the words for what is missing, none with digits
+    assert frequent_words(["a missing a12", "missing a a12 b"], np.full(2, 20)) == []
 
 
 def test_words_of_values():
@@ -70,13 +74,32 @@ def test_text_is_used_by_its_words_and_not_stored():
     column = encoder.columns_[0]
     assert (column.kind, column.used, column.missing) == ("text", True, False)
     assert {"school", "academy", "law", "beauty", "école", "music"} == set(column.categories)
-    assert column.note == "free text, of which 6 words have inputs; its values are not stored"
+    assert column.note == "free text, with inputs for 6 words; its values are not stored"
     assert not any("town" in text for text in [json.dumps(encoder.to_document()), column.note])
     new = pd.DataFrame({"name": ["Institut of LAW", None], "x": 0.5})
     found = dict(zip(encoder.get_feature_names_out(), encoder.transform(new).T, strict=True))
     assert found["name (word law)"].tolist() == [1, 0]
     assert found["name (word music)"].tolist() == [0, 0]
-    assert not encoder.outside(new).any()
+    assert encoder.outside(new).tolist() == [[False, False], [True, False]]
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda rng: "-".join(rng.bytes(2).hex() for _ in range(8)),
+        lambda rng: ":".join(rng.bytes(1).hex() for _ in range(6)),
+        lambda rng: f"INV-{rng.integers(2020, 2024)}-{rng.integers(10**6)}-AB",
+    ],
+)
+def test_identifiers_are_no_text(write):
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame({"key": [write(rng) for _ in range(5000)], "x": rng.uniform(size=5000)})
+    assert TableEncoder().fit(X).columns_[0].kind == "identifier"
+
+
+def test_long_values_take_no_longer():  # than is linear in their length
+    values = np.array(["9" * 10**6, "a1" * 10**6, "law " * 10**5], dtype=object)
+    assert with_words(values, ["law"]).tolist() == [[False], [False], [True]]
 
 
 def test_missing_text():
@@ -93,7 +116,7 @@ def test_rare_categories_have_their_words_too():
     encoder = TableEncoder().fit(X)
     column = encoder.columns_[0]
     assert (column.kind, len(column.categories)) == ("category", 30)
-    assert column.note.endswith("; 6 words in them have inputs")
+    assert column.note.endswith("; inputs for 6 words in them")
     names = encoder.get_feature_names_out().tolist()
     new = encoder.transform(pd.DataFrame({"name": ["Beauty farm"], "x": 0.5}))[0]
     assert new[names.index("name (other)")] == new[names.index("name (word beauty)")] == 1
@@ -171,6 +194,15 @@ def test_onnx(repeated, tmp_path):
     X.loc[5::9, "name"] = None
     model = IntervalRegressor(**SMALL).fit(X, y)
     texts = ["LAW school", "lawful", "ÉCOLE", "l'école\nmusic", "x_beauty-", X["name"][0], ""]
+    texts += [
+        "\u0130law",
+        "law\u0130 law",
+        "mus\u0130c",
+        "mus\u0130k",
+        "\u017fchool",
+        "law1",
+        "9law",
+    ]
     new = pd.DataFrame({"name": texts, "x": 0.5})
     session = runtime.InferenceSession(model.to_onnx(tmp_path / "m.onnx"))
     feed = {"name": new["name"].to_numpy(object), "x": new["x"].to_numpy()}
@@ -184,7 +216,34 @@ def test_onnx(repeated, tmp_path):
 def test_report_and_dependence(model, tmp_path):
     X, y = schools(100, seed=3)
     page = model.report(X, y, tmp_path / "report.html").read_text("utf-8")
-    assert "free text, of which 6 words have inputs" in page
+    assert "free text, with inputs for 6 words" in page
     curve = dependence(model, X, "name")
     assert curve.kind == "text"
     assert set(curve.values) <= set(X["name"])
+    assert {name.split()[0] for name in set(curve.values)} == set(KINDS)  # a text for each word
+    X.loc[0, "name"] = "law " * 10**6
+    assert X.loc[0, "name"] in set(dependence(model, X, "name").values)
+
+
+def test_subgroups(model):
+    X, y = schools(400, seed=4)
+    with pytest.raises(ValueError, match="by is the input 'name', which is free text"):
+        model.conformalize(X, y, by="name")
+    table, target = schools(400, repeated=4)
+    other = IntervalRegressor(**SMALL).fit(table, target)
+    names = other.preprocessor_.get_feature_names_out()
+    columns = columns_of(other.reader_, "name", ["name", "x"])
+    assert not any("word" in name for name in names[columns])
+
+
+def test_several_targets_of_which_one_is_told_something(tmp_path):
+    rng = np.random.default_rng(0)
+    shop = rng.integers(0, 60, 600)
+    X = pd.DataFrame({"shop": [f"shop {i}" for i in shop], "x": rng.uniform(size=600)})
+    Y = np.stack([rng.normal(size=60)[shop], rng.normal(size=600)], axis=1)
+    model = MultiTargetRegressor(IntervalRegressor(**SMALL)).fit(X, Y)
+    notes = [one.inputs_[0].note for one in model.models_]
+    assert notes[0] != notes[1]
+    model.save(tmp_path / "model")
+    again = MultiTargetRegressor.load(tmp_path / "model")
+    assert np.array_equal(again.predict(X), model.predict(X))

@@ -13,6 +13,7 @@ References
    (177), 2019.
 """
 
+from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,6 +24,7 @@ from sklearn.utils import _safe_indexing
 from calipers._checks import FloatArray
 from calipers.metrics import interval_score
 from calipers.prediction import Query
+from calipers.preprocessing import Column, with_words
 from calipers.regressor import IntervalRegressor
 
 __all__ = ["Dependence", "Importances", "dependence", "permutation_importance"]
@@ -166,7 +168,8 @@ def dependence(
     coverage : float, optional
         Coverage of the intervals, the model's own by default.
     n_values : int, default 20
-        Maximum number of values: quantiles of numbers and dates, the most frequent categories.
+        Maximum number of values: quantiles of numbers and dates, the most frequent categories,
+        and a text for each of the most frequent words.
     n_rows : int, default 200
         Maximum number of rows to average over, drawn at random.
     random_state : int, optional
@@ -190,7 +193,7 @@ def dependence(
     table, level = _as_table(X), model.coverage if coverage is None else coverage
     place, info = _find_column(model, column)
     cells = model.reader_.cells(model, table)[info.name]
-    sources, positions = _values(cells, info.kind, n_values)
+    sources, positions = _values(cells, info, n_values)
     if len(sources) == 0:
         raise ValueError(f"column {info.name!r} has no value in these rows")
     rows = np.random.default_rng(random_state).permutation(len(cells))[:n_rows]
@@ -219,15 +222,18 @@ def _find_column(model: IntervalRegressor, column: str | int) -> tuple[int, Any]
     return place, info
 
 
-def _values(cells: NDArray[Any], kind: str, limit: int) -> tuple[NDArray[np.intp], FloatArray]:
+def _values(cells: NDArray[Any], info: Column, limit: int) -> tuple[NDArray[np.intp], FloatArray]:
     """Rows that hold typical values of a column, one for each value, and the plot positions."""
-    if kind in ("category", "text"):
-        present = np.flatnonzero([cell is not None for cell in cells])
-        _, first, counts = np.unique(
-            cells[present].astype(str), return_index=True, return_counts=True
-        )
-        order = np.argsort(-counts, kind="stable")[:limit]
-        return present[first[order]], np.arange(float(len(order)))
+    if info.kind == "text":  # a row for each of the most frequent words
+        found = with_words(cells, info.categories)
+        rows = found.argmax(axis=0)[found.any(axis=0)]
+        rows = np.array(list(dict.fromkeys(rows))[:limit], dtype=np.intp)
+        return rows, np.arange(float(len(rows)))
+    if info.kind == "category":
+        counts = Counter(cell for cell in cells if cell is not None)
+        frequent = sorted(counts, key=lambda cell: (-counts[cell], cell))[:limit]
+        rows = np.array([cells.tolist().index(cell) for cell in frequent], dtype=np.intp)
+        return rows, np.arange(float(len(rows)))
     numbers = np.asarray(cells, dtype=np.float64)
     present = np.flatnonzero(np.isfinite(numbers))
     ranked = present[np.argsort(numbers[present], kind="stable")]

@@ -261,9 +261,10 @@ class MultiTargetRegressor(RegressorMixin, BaseEstimator):
         extra = sorted(name for name in arrays if name != "depths" and not name.startswith(own))
         if extra:
             refuse("the weights", "those of the targets", extra[0])
-        if len({(m.inputs_, m.coverage) for m in self.models_}) > 1 or len(
-            set(self.target_names_)
-        ) < len(self.models_):
+        # Notes differ: a category may tell one target something, and another nothing.
+        inputs = [tuple(replace(c, note="") for c in m.inputs_) for m in self.models_]
+        shared = {(own, m.coverage) for own, m in zip(inputs, self.models_, strict=True)}
+        if len(shared) > 1 or len(set(self.target_names_)) < len(self.models_):
             refuse("targets", "different, of the same inputs and coverage", self.target_names_)
         self.estimator = clone(self.models_[0])
         return self

@@ -59,6 +59,6 @@ from calipers.preprocessing._trees import (
     grow as grow,
     inputs_per_split as inputs_per_split,
 )
-from calipers.preprocessing._words import word_pattern as word_pattern
+from calipers.preprocessing._words import with_words as with_words, word_pattern as word_pattern
 
 __all__ = ["MISSING_MARKS", "MISSING_WORDS", "Column", "DataError", "TableEncoder", "read_number"]

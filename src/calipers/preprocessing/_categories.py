@@ -94,7 +94,10 @@ class CategoryEncoder:
 
 @dataclass(frozen=True)
 class TextEncoder:
-    """Free text: which of the frequent ``words`` it has. Texts are not stored; any is expected."""
+    """Free text: which of the frequent ``words`` it has. Texts are not stored; any is expected.
+
+    Missing text is expected only if ``missing``: if some was missing in training.
+    """
 
     words: list[str]
     missing: bool
@@ -113,7 +116,7 @@ class TextEncoder:
         return names + [f"{name} (word {word})" for word in self.words]
 
     def outside(self, values: NDArray[np.object_]) -> BoolArray:
-        return np.zeros(len(values), dtype=bool)
+        return np.array([value is None and not self.missing for value in values], dtype=bool)
 
 
 def digests(names: Iterable[str]) -> list[str]:

@@ -30,6 +30,7 @@ from calipers.preprocessing._text_columns import (
     is_truth,
     read_truth,
 )
+from calipers.preprocessing._words import is_language
 
 _FEWEST_IDENTIFIERS = 20  # fewer rows than this can be all different by chance
 _NAMES_ROWS = re.compile(r"(^|[\W_])(id|uuid|guid|index|key|row|rownum|nr|no)$|[a-z](Id|ID)$", re.I)
@@ -90,7 +91,10 @@ class Texts:
 
 
 class DetectedKind(NamedTuple):
-    """The kind of a column, how its text is written, and its values where they were read."""
+    """The kind of a column, how its text is written, and its values where they were read.
+
+    An identifier has ``texts`` if their words may be inputs.
+    """
 
     kind: str
     style: NumberText = NumberText()
@@ -173,15 +177,13 @@ def _kind_of_text(series: Any, most: int) -> DetectedKind:
         note = f"looks like numbers in several units, e.g. {example!r}: convert them to one unit"
     rows = int(texts.counts.sum())
     if rows >= _FEWEST_IDENTIFIERS and len(texts.levels) > 0.9 * rows:
-        return _identifier(texts, note, row_identifier("almost all values differ"))
+        why, words = row_identifier("almost all values differ"), not note
+        words = words and is_language(texts.levels.to_pylist())
+        return DetectedKind("identifier", note=note or why, texts=texts if words else None)
     if len(texts.levels) > _FEWEST_IDENTIFIERS and _is_prose(texts):
-        return _identifier(texts, note, f"free text; {NOT_STORED}")
+        prose = f"free text; {NOT_STORED}"
+        return DetectedKind("identifier", note=note or prose, texts=None if note else texts)
     return DetectedKind("category", note=note, texts=texts)
-
-
-def _identifier(texts: Texts, note: str, why: str) -> DetectedKind:
-    """An identifier, with its texts if their words may be of use: not those of a ``note``."""
-    return DetectedKind("identifier", note=note or why, texts=None if note else texts)
 
 
 def _mixture(texts: Texts, name: str) -> str:

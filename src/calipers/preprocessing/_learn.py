@@ -9,6 +9,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from calipers._checks import FloatArray
+from calipers._text import counted
 from calipers.preprocessing import _kinds as kinds, _readings as readings
 from calipers.preprocessing._categories import CategoryEncoder, TextEncoder, as_objects, digests
 from calipers.preprocessing._column import Column, DataError, as_frame, check_kind, check_names
@@ -208,7 +209,7 @@ def _category(
     words: list[str] = []
     if kept < len(ranked) and texts.counts.mean() < _FEW_ROWS:
         words = frequent_words(texts.levels.to_pylist(), texts.counts, min_frequency)
-        note += f"; {len(words)} words in them have inputs" if words else ""
+        note += f"; inputs for {counted(len(words), 'word')} in them" if words else ""
     encoder = CategoryEncoder(levels, counts, kept, missing, rare, words=words)
     column = Column(name, "category", categories=tuple(levels[:kept]), missing=missing, note=note)
     return Learnt(column, encoder, _objects(texts))
@@ -216,7 +217,7 @@ def _category(
 
 def _text(texts: kinds.Texts, name: str, words: list[str]) -> Learnt:
     missing = bool((texts.codes < 0).any())
-    note = f"free text, of which {len(words)} words have inputs; {kinds.NOT_STORED}"
+    note = f"free text, with inputs for {counted(len(words), 'word')}; {kinds.NOT_STORED}"
     column = Column(name, "text", categories=tuple(words), missing=missing, note=note)
     return Learnt(column, TextEncoder(words, missing), _objects(texts))
 

@@ -102,7 +102,9 @@ def learn_target_encoding(
         learnt = encoding.learnt(found, residuals=residuals)
         changes = {"means": learnt.means.tolist(), "spreads": learnt.spreads.tolist()}
         if found.numbers is None:
-            note = note.replace("have inputs", "have inputs, all by their targets", 1)
+            note = note.replace(
+                "frequent have inputs", "frequent have inputs, all by their targets"
+            )
             place += WIDTH - 1
         else:
             codes = found.codes[encoding.rows]

@@ -5,16 +5,21 @@ Free text, and most of thousands of names, are in one row or a few, and say litt
 """
 
 import re
+import sys
 from collections.abc import Iterable, Sequence
+from functools import cache
+from statistics import median
 
 import numpy as np
 from numpy.typing import NDArray
 
 from calipers._checks import BoolArray, IntArray
+from calipers.preprocessing._text_columns import MISSING_WORDS
 
-_WORD = re.compile(r"[^\W_]*[^\W\d_][^\W_]*")  # letters and digits, at least one of them a letter
+_RUN = re.compile(r"[^\W_]+")  # of letters and digits
 _FEWEST_ROWS = 20  # of a word with an input
 _MOST_WORDS = 100  # with inputs, of one column
+_LANGUAGE = (2, 3)  # words, and their letters, of a text that is more than an identifier
 
 
 def frequent_words(texts: Iterable[str], counts: IntArray, fewest: int = 1) -> list[str]:
@@ -31,10 +36,10 @@ def frequent_words(texts: Iterable[str], counts: IntArray, fewest: int = 1) -> l
     for i, text in enumerate(texts):
         for word in _words(text):
             found.setdefault(word, []).append(i)
-    distinct = {tuple(places): word for word, places in sorted(found.items(), reverse=True)}
+    shared = {w: places for w, places in found.items() if 1 < len(places) < len(counts)}
+    distinct = {tuple(shared[word]): word for word in sorted(shared, reverse=True)}
     rows = {word: int(counts[list(places)].sum()) for places, word in distinct.items()}
-    shared = (w for places, w in distinct.items() if 1 < len(places) < len(counts))
-    frequent = (word for word in shared if rows[word] >= max(_FEWEST_ROWS, fewest))
+    frequent = (word for word in rows if rows[word] >= max(_FEWEST_ROWS, fewest))
     return sorted(frequent, key=lambda word: (-rows[word], word))[:_MOST_WORDS]
 
 
@@ -48,11 +53,21 @@ def with_words(values: NDArray[np.object_], words: Sequence[str]) -> BoolArray:
     place = {word: i for i, word in enumerate(words)}
     by_value: dict[str | None, list[int]] = {None: []}
     result = np.zeros((len(values), len(words)), dtype=bool)
-    for row, value in enumerate(values if words else ()):
+    for row, value in enumerate(values if place else ()):
         if value not in by_value:
             by_value[value] = [place[word] for word in _words(value) if word in place]
         result[row, by_value[value]] = True
     return result
+
+
+def is_language(texts: Iterable[str]) -> bool:
+    """Whether distinct texts, of almost as many rows, are more than identifiers.
+
+    >>> is_language(["Anna's car", "car repair"]), is_language(["AB-12-cd", "3f2a-77bc"])
+    (True, False)
+    """
+    fewest, letters = _LANGUAGE
+    return median(sum(len(w) >= letters for w in _words(text)) for text in texts) >= fewest
 
 
 def is_word(text: str) -> bool:
@@ -65,9 +80,30 @@ def is_word(text: str) -> bool:
 
 
 def word_pattern(word: str) -> str:
-    """Regular expression, in the syntax of RE2, of the whole of a text with this word."""
-    return rf"(?is)(.*[^\p{{L}}\p{{N}}])?{word}([^\p{{L}}\p{{N}}].*)?"
+    r"""Regular expression, in the syntax of RE2, of the whole of a text with this word.
+
+    >>> print(word_pattern("pub"))
+    (?s)(.*[^\p{L}\p{N}])?[Pp][Uu][Bb]([^\p{L}\p{N}].*)?
+    """
+    letters = "".join(f"[{''.join(_variants()[letter])}]" for letter in word)
+    return rf"(?s)(.*[^\p{{L}}\p{{N}}])?{letters}([^\p{{L}}\p{{N}}].*)?"
 
 
 def _words(text: str) -> set[str]:
-    return set(_WORD.findall(text.lower()))
+    """The words of a text: runs of two letters or more, without digits, in small letters."""
+    runs = _RUN.findall(_lower(text))
+    return {run for run in runs if len(run) > 1 and run.isalpha() and run not in MISSING_WORDS}
+
+
+def _lower(text: str) -> str:
+    """A text in small letters, one for each letter whatever is around it: Greek has two sigmas."""
+    return text.replace("\u0130", "i").lower().replace("\u03c2", "\u03c3")
+
+
+@cache
+def _variants() -> dict[str, list[str]]:
+    """All characters that ``_lower`` turns into a letter, by that letter."""
+    found: dict[str, list[str]] = {}
+    for character in filter(str.isalpha, map(chr, range(sys.maxunicode + 1))):
+        found.setdefault(_lower(character), []).append(character)
+    return found
