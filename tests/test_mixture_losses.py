@@ -65,6 +65,7 @@ def test_gradients_in_single_precision(loss):
         assert change == pytest.approx(expected, rel=0.02, abs=1e-9)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("loss", LOSSES)
 def test_rows_without_weight_leave_no_trace(loss):
     given = [jnp.asarray(a) for a in components(np.random.default_rng(2), 2, 6)]

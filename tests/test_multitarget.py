@@ -60,6 +60,7 @@ def test_each_target_has_its_own_model(model):
     assert model.score(X_TEST, Y_TEST) > 0.7
 
 
+@pytest.mark.long
 def test_targets_train_in_one_bank_and_are_as_if_alone(monkeypatch):
     """Also where a target chooses another shape, and trains by a program of its own."""
     calls = []

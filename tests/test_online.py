@@ -94,6 +94,7 @@ def test_a_delay_of_targets_is_a_number_of_rows(folder):
     models[0].update(X, y, delay=np.int64(10**15))  # which takes no longer than one of 40
 
 
+@pytest.mark.long
 def test_counts_one_by_one_raise_no_alarm():
     """Each row is drawn within its cell by itself, as rows are that come together."""
     counts = Support(low=0.0, step=1.0)

@@ -102,6 +102,7 @@ def test_ties_that_are_shared_out_have_a_file_of_their_own(tmp_path, monkeypatch
     np.testing.assert_allclose(ties["shared"], ties["coverage"] + 0.25)
 
 
+@pytest.mark.long
 def test_pages_say_what_stored_rows_say():
     comparison = Comparison(ROOT / "results" / "peers")
     for page in PAGES:

@@ -572,6 +572,7 @@ frames = data_frames(
 )
 
 
+@pytest.mark.long
 @settings(deadline=None, max_examples=50)
 @given(frames)
 def test_laws(frame):

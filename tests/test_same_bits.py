@@ -35,6 +35,7 @@ MODELS = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("parameters", MODELS.values(), ids=MODELS.keys())
 def test_bits_do_not_depend_on_the_batch(parameters):
     settings = {"n_networks": 20, "epochs": 2, "random_state": 0, "verbose": 0}
@@ -57,6 +58,7 @@ def test_bits_do_not_depend_on_the_batch(parameters):
                 )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("method", ["ppf", "isf", "crps", "logpdf", "cdf"])
 def test_far_tails_too(method):
     loc = RNG.normal(0, 30, (20, 60))

@@ -360,6 +360,7 @@ def test_anything_but_a_whole_model_is_refused(model, damage, message):
         read_model(model)
 
 
+@pytest.mark.long
 def test_any_flipped_bit_is_found(model):
     rng = np.random.default_rng(0)
     for path in model.iterdir():

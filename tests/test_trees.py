@@ -640,6 +640,7 @@ def test_points_of_a_trial_without_intervals():
     assert own.ensemble_.bank.program.network.bins
 
 
+@pytest.mark.long
 def test_several_targets_go_together(tried):
     X, y = steps(150)
     both = np.column_stack([y, np.sin(X[:, 0]) + 0.1 * y])

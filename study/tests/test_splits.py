@@ -150,6 +150,7 @@ def test_unknown_dataset():
         paper_splits("yatch")
 
 
+@pytest.mark.long
 @pytest.mark.data
 def test_year_is_read_in_order_cut_where_its_source_says_and_fills_its_cell(
     data_folder, tmp_path, monkeypatch

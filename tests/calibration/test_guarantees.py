@@ -33,6 +33,7 @@ def exact_coverages(n, alpha, strict):
         yield high - low, one_high, 1.0 - one_low
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("n", "alpha"), [(19, 0.1), (39, 0.05), (50, 0.05), (50, 0.2), (300, 0.05)]
 )
@@ -51,6 +52,7 @@ def test_ordinary_intervals_cover_without_bias(n, alpha):
         assert not_above(coverage, 1 - alpha + 0.004)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("n", [19, 39, 50])
 def test_strict_intervals_cover_scores_with_ties(n):
     rng = np.random.default_rng(n)
@@ -91,6 +93,7 @@ def shifted_coverage(rng, weighted):
     return np.mean((lower <= y[n:]) & (y[n:] <= upper))
 
 
+@pytest.mark.long
 def test_weights_restore_coverage_under_covariate_shift():
     rng = np.random.default_rng(0)
     plain = [shifted_coverage(rng, weighted=False) for _ in range(200)]

@@ -61,6 +61,7 @@ def check(rows):
     assert (np.abs(scores - score) <= BOUND * scale).all()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", NAMES)
 def test_errors_are_within_the_bound(name, map_of_many):
     check(make_rows(name, (map_of_many,), None))

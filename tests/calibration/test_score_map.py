@@ -82,6 +82,7 @@ def test_strict_quantiles_are_never_inside_of_the_conformal_ones(seed, n, ties):
     assert (calibration.score_of_level(1 - p) >= outermost_valid(scores, 1 - p)[1] - 1e-9).all()
 
 
+@pytest.mark.long
 @given(seed=st.integers(0, 10**6), n=st.integers(5, 60), own=st.floats(0.01, 5.0))
 def test_weighted_strict_quantiles_are_never_inside_of_the_conformal_ones(seed, n, own):
     rng = np.random.default_rng(seed)

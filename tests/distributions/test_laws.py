@@ -107,6 +107,7 @@ def test_central_interval_has_equal_tails(example, misses_quantile):
     assert np.all(np.diff(upper) >= 0)
 
 
+@pytest.mark.long
 def test_shortest_interval_holds_its_mass_and_is_no_wider(example):
     for coverage in (0.1, 0.5, 0.95):
         lower, upper = (float(bound) for bound in example.dist.hdi(coverage))

@@ -355,6 +355,7 @@ def test_shape_of_pit_in_words(scale, shift, words):
     assert words in pit_sentence(labelled(0.9, 500, pit=pit))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("rows", [40, 300, 3000])
 def test_sentences_on_calibration_agree_with_the_curve_and_the_histogram(rows):
     """All of a curve is within chance for 19 of 20 calibrated models; 100 have at most 13 outside.

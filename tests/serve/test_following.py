@@ -59,6 +59,7 @@ def test_intervals_follow_and_the_folder_keeps_it(make_client, folder, tmp_path)
     assert after - before == pytest.approx(8, abs=1.5)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("size", "late", "margin"), [(50, 0, 0.1), (25, 2, 0.08)])
 def test_coverage_is_that_of_answers_as_they_were_made(
     make_client, folder, tmp_path, size, late, margin

@@ -47,6 +47,7 @@ def attack(schema, examples):
                 check()
 
 
+@pytest.mark.long
 def test_nothing_breaks(schema):
     attack(schema, examples=6)
 
