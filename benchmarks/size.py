@@ -65,7 +65,8 @@ FEATURES = {
         _estimator/wrapped skpro bank/_upgraded:ColumnPoints _estimator/upgrading:_add_points
         _serialization/models:_regressor
         """,
-    "high-cardinality categories, numeric codes": """
+    "high-cardinality categories, numeric codes, words": """
+        preprocessing/_words onnx/_networks:_words,has_words
         preprocessing/_targets preprocessing/_numeric_codes preprocessing/_categories
         preprocessing/_target_inputs preprocessing/_encoder:knows_targets
         preprocessing/_encoders:distinct_levels,level_codes,numbers
