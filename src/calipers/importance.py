@@ -230,9 +230,10 @@ def _values(cells: NDArray[Any], info: Column, limit: int) -> tuple[NDArray[np.i
         rows = np.array(list(dict.fromkeys(rows))[:limit], dtype=np.intp)
         return rows, np.arange(float(len(rows)))
     if info.kind == "category":
-        counts = Counter(cell for cell in cells if cell is not None)
-        frequent = sorted(counts, key=lambda cell: (-counts[cell], cell))[:limit]
-        rows = np.array([cells.tolist().index(cell) for cell in frequent], dtype=np.intp)
+        values = cells.tolist()
+        counts = Counter(value for value in values if value is not None)
+        frequent = sorted(counts, key=lambda value: (-counts[value], value))[:limit]
+        rows = np.array([values.index(value) for value in frequent], dtype=np.intp)
         return rows, np.arange(float(len(rows)))
     numbers = np.asarray(cells, dtype=np.float64)
     present = np.flatnonzero(np.isfinite(numbers))

@@ -177,8 +177,8 @@ def _kind_of_text(series: Any, most: int) -> DetectedKind:
         note = f"looks like numbers in several units, e.g. {example!r}: convert them to one unit"
     rows = int(texts.counts.sum())
     if rows >= _FEWEST_IDENTIFIERS and len(texts.levels) > 0.9 * rows:
-        why, words = row_identifier("almost all values differ"), not note
-        words = words and is_language(texts.levels.to_pylist())
+        why = row_identifier("almost all values differ")
+        words = not note and is_language(texts.levels.to_pylist())
         return DetectedKind("identifier", note=note or why, texts=texts if words else None)
     if len(texts.levels) > _FEWEST_IDENTIFIERS and _is_prose(texts):
         prose = f"free text; {NOT_STORED}"
