@@ -46,7 +46,7 @@ FEATURES = {
     "streams": """
         calibration/_online calibration/_tracking calibration/_martingale calibration/_input_shift
         calibration/_learned cli/_watch ensemble:learn,_adaptive,_moved regressor:update
-        serve/_models:learn,save,alarm serve/_monitor:learnt,_seal
+        serve/_served:learn,save,alarm serve/_monitor:learnt,_seal
         """,
     "more rows than memory": """
         rowblocks _row_sources _estimator/large _estimator/shares bank/_shards
@@ -66,11 +66,11 @@ FEATURES = {
         _serialization/models:_regressor
         """,
     "high-cardinality categories, numeric codes, words": """
-        preprocessing/_words onnx/_networks:_words,has_words
+        preprocessing/_words onnx/_network_graph:_words,has_words
         preprocessing/_targets preprocessing/_numeric_codes preprocessing/_categories
         preprocessing/_target_inputs preprocessing/_encoder:knows_targets
         preprocessing/_encoders:distinct_levels,level_codes,numbers
-        onnx/_networks:_level
+        onnx/_network_graph:_level
         _estimator/training_rows:encoded_by_fold
         """,
     "gross errors among targets": """
@@ -79,10 +79,12 @@ FEATURES = {
         cli/_columns:note_outliers,without_repeats,note_leaks
         """,
     "piecewise-linear encoding": """
-        networks:PiecewiseLinear,knots,with_knots,with_segments,alternative onnx/_networks:_segments
+        networks:PiecewiseLinear,knots,with_knots,with_segments,alternative
+        onnx/_network_graph:_segments
         """,
     "tree predictions as an input": """
-        preprocessing/_forest preprocessing/_trees _estimator/tree_inputs onnx/_networks:with_trees
+        preprocessing/_forest preprocessing/_trees _estimator/tree_inputs
+        onnx/_network_graph:with_trees
         _serialization/models:_of_trees,_trees
         """,
     "untrusted model folders": """
@@ -176,6 +178,15 @@ def kinds_of_lines(text: str) -> Counter[str]:
     return Counter(kinds)
 
 
+def annotations(tree: ast.AST) -> Iterator[ast.expr]:
+    """Annotations of arguments, results and variables."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.arg | ast.AnnAssign) and node.annotation is not None:
+            yield node.annotation
+        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.returns is not None:
+            yield node.returns
+
+
 def print_features(total: int) -> None:
     """Print the lines of each feature, and of the rest of the library then and now."""
     found = measured_features()
@@ -191,7 +202,7 @@ def print_features(total: int) -> None:
 def main() -> None:
     """Print all measurements."""
     lines, modules, runs, kinds = Counter(), Counter(), Counter(), Counter()
-    public = private = parameters = 0
+    public = private = shared = parameters = annotated = untyped = 0
     for place, text in sources(sys.argv[1] if len(sys.argv) > 1 else None):
         package = place[0] if len(place) > 1 else "(top)"
         lines[package] += len(text.splitlines())
@@ -200,11 +211,16 @@ def main() -> None:
         code = [line.strip() for line in text.splitlines()]
         code = [line for line in code if len(line) > 3 and not line.startswith(PASSED_OVER)]
         runs.update(set(zip(*(code[i:] for i in range(RUN)), strict=False)))
-        for node in ast.walk(ast.parse(text)):
+        tree = ast.parse(text)
+        kept = list(annotations(tree))
+        annotated += len(kept)
+        untyped += sum(getattr(annotation, "id", "") == "Any" for annotation in kept)
+        for node in ast.walk(tree):
             if isinstance(node, ast.Assign) and getattr(node.targets[0], "id", "") == "__all__":
                 public += len(ast.literal_eval(node.value))
             elif isinstance(node, ast.ImportFrom):
                 private += is_private(place[0], node.module or "", [a.name for a in node.names])
+                shared += sum(alias.asname == alias.name for alias in node.names)
             elif isinstance(node, ast.ClassDef) and node.name in ("IntervalRegressor", "Recipe"):
                 made = [n for n in node.body if getattr(n, "name", "") == "__init__"]
                 names = [getattr(getattr(n, "target", None), "id", "_") for n in node.body]
@@ -215,7 +231,9 @@ def main() -> None:
     print(f"lines {sum(lines.values()):,}, modules {sum(modules.values())}")
     print(", ".join(f"{kind} {count:,}" for kind, count in kinds.most_common()))
     print(f"public names {public}, parameters of the estimator {parameters}")
+    print(f"names shared among packages only {shared}")
     print(f"imports of private names of another package {private}")
+    print(f"annotations {annotated:,}, of them a bare Any {untyped}")
     repeated = sum(count > 1 for count in runs.values())
     print(f"runs of {RUN} lines in more than one module {repeated}")
     if len(sys.argv) == 1:

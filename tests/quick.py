@@ -57,10 +57,8 @@ def tests_of(path):
 def mirrored(module, tests, package):
     """Tests in a folder of a module, given by its path within its package, without suffix."""
     *rooms, last = [part.lstrip("_") for part in module.split("/")]
-    places = [Path(*rooms, f"test_{last}.py")]
-    places += [Path(place) for room in rooms for place in (room, f"test_{room}.py")]
-    if module.startswith("_"):  # a private package has no tests of its own
-        places.append(Path(f"test_{last}.py"))
+    names = [*(f"{room}" for room in rooms), f"test_{last}.py", *(f"test_{r}.py" for r in rooms)]
+    places = [Path(*rooms, f"test_{last}.py"), *map(Path, names)]
     found = [tests / place for place in places if (tests / place).exists()][:1]
     if not found:
         name = re.compile(rf"\b{package}(\.| import ){module.split('/')[0]}\b")

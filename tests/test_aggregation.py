@@ -1,4 +1,4 @@
-"""Aggregators by hand-computed numbers, and their manners."""
+"""Aggregations against hand-computed numbers, and their interface."""
 
 import numpy as np
 import pytest

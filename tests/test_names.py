@@ -1,4 +1,4 @@
-"""Numbers that are also names: found where they are, told honestly, kept in every form."""
+"""Numeric columns that are codes: detection, description, storage and export."""
 
 import json
 from dataclasses import replace

@@ -50,7 +50,7 @@ def constraints() -> dict[str, list[Any]]:
         "network": [StrOptions(set(NETWORKS)), MLP, callable],
         "optimizer": [StrOptions(set(OPTIMIZERS)), Adam],
         "aggregation": [StrOptions(set(AGGREGATIONS))],
-        "calibration": [StrOptions(set(CALIBRATIONS) - {"by", "adaptive"})],
+        "calibration": [StrOptions({name for name, c in CALIBRATIONS.items() if c.in_fit})],
         "cv": [Within(Integral, 2, None, closed="left"), HasMethods(["split"]), None],
         "n_networks": [Within(Integral, 1, 10**4, closed="both")],
         "epochs": [_COUNT, None],

@@ -47,7 +47,11 @@ class LabelledPrediction:
     @property
     def own_level(self) -> int:
         """Index of ``coverage`` among the levels."""
-        return int(np.flatnonzero(self.levels == self.coverage)[0])
+        return self.index_of(self.coverage)
+
+    def index_of(self, level: float) -> int:
+        """Index of one of the levels."""
+        return int(np.flatnonzero(self.levels == level)[0])
 
     @property
     def lower(self) -> FloatArray:

@@ -15,7 +15,7 @@ References
 
 from collections import Counter
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -26,6 +26,9 @@ from calipers.metrics import interval_score
 from calipers.prediction import Query
 from calipers.preprocessing import Column, with_words
 from calipers.regressor import IntervalRegressor
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 __all__ = ["Dependence", "Importances", "dependence", "permutation_importance"]
 
@@ -41,7 +44,7 @@ class Importances:
     #: Mean absolute change of a row's width, in units of the target.
     width: FloatArray
 
-    def to_frame(self) -> Any:
+    def to_frame(self) -> "pd.DataFrame":
         """Means over the repeats as a pandas frame, the largest interval score first."""
         import pandas as pd
 
@@ -137,7 +140,7 @@ class Dependence:
     upper: FloatArray
     coverage: float  #: Coverage of the intervals.
 
-    def to_frame(self) -> Any:
+    def to_frame(self) -> "pd.DataFrame":
         """The curve as a pandas frame, with a row for each value."""
         import pandas as pd
 

@@ -18,7 +18,7 @@ nominal if they and new rows are exchangeable, whatever the models.
 import os
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -35,6 +35,9 @@ from calipers.crossfit import OutOfFold
 from calipers.prediction import Prediction, Query, checked_levels
 from calipers.preprocessing import Column
 from calipers.regressor import IntervalRegressor
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 __all__ = ["MultiTargetRegressor"]
 
@@ -214,7 +217,7 @@ class MultiTargetRegressor(RegressorMixin, BaseEstimator):
         bounds = np.stack([m.predict_interval(X, levels) for m in self.models_], axis=1)
         return bounds if np.ndim(requested) else bounds[..., 0]
 
-    def pick(self, frame: Any) -> Any:
+    def pick(self, frame: "pd.DataFrame") -> "pd.DataFrame":
         """Select the model's inputs from a pandas frame with other columns, in any order."""
         check_is_fitted(self, "models_")
         return self.models_[0].pick(frame)

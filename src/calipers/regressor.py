@@ -4,7 +4,7 @@ import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Self, cast
+from typing import TYPE_CHECKING, Any, Self, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -41,6 +41,9 @@ from calipers.prediction import (
 from calipers.preprocessing import Column, TableEncoder
 from calipers.rowblocks import RowBlocks
 from calipers.training import SHORTHANDS, expanded
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -526,7 +529,7 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
         """
         return self.read(X)[1]
 
-    def pick(self, frame: Any) -> Any:
+    def pick(self, frame: "pd.DataFrame") -> "pd.DataFrame":
         """Select the model's inputs from a pandas frame with other columns, in any order.
 
         Raises

@@ -4,8 +4,8 @@ import tarfile
 import numpy as np
 import pytest
 
-from calipers_study.again import again_markdown
 from calipers_study.archive import pack, unpack
+from calipers_study.second_run import again_markdown
 from calipers_study.store import Store, StoreError
 from calipers_study.tables import write_tables
 

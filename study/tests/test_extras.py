@@ -8,11 +8,11 @@ import pytest
 
 from calipers_study import extras
 from calipers_study.baselines import mc_dropout, quantiles_with_certificates
-from calipers_study.beside import shift_markdown
 from calipers_study.cells import collect
 from calipers_study.experiment_tables import experiments_markdown
 from calipers_study.experiments import EXPERIMENTS, FUTURE, Variant
 from calipers_study.extras import Part, parts, stored_rows
+from calipers_study.further_tables import shift_markdown
 from calipers_study.lube import CWC
 from calipers_study.methods import METHODS
 from calipers_study.settings import StudySettings

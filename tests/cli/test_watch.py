@@ -28,8 +28,8 @@ def test_watch_predicts_learns_and_saves(stream, run, here):
     assert found["observed"] > 0.8
     predictions = pd.read_csv(here / "p.csv")
     assert len(predictions) == 180
-    assert list(predictions) == ["prediction", "lower_0.95", "upper_0.95", "target"]
-    assert abs((predictions["prediction"] - predictions["target"]).tail(60).mean()) < 60
+    assert list(predictions) == ["quantile_0.5", "lower_0.95", "upper_0.95", "target"]
+    assert abs((predictions["quantile_0.5"] - predictions["target"]).tail(60).mean()) < 60
     model = calipers.load(here / "model")
     assert model.about_["watched"]["rows"] == 180
     assert model.ensemble_.calibrations[-1].kind == "adaptive"
@@ -155,7 +155,7 @@ def test_watch_predicts_by_what_was_known_then(stream, run, here, saved):
     assert run("watch", "model", *command, "--out", "p.csv").exit_code == 0
     late = run("watch", "other", *command, "--out", "q.csv", "--delay", "20")
     assert late.exit_code == 0, late.output
-    at_once, late = (pd.read_csv(here / name)["prediction"] for name in ("p.csv", "q.csv"))
+    at_once, late = (pd.read_csv(here / name)["quantile_0.5"] for name in ("p.csv", "q.csv"))
     rows = stream.head(60)
     found = calipers.load(saved).update(rows.drop(columns="price"), rows["price"], delay=20)
     np.testing.assert_allclose(late[:60], found.quantiles(0.5)[:, 0], rtol=1e-6)

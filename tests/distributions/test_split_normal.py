@@ -1,4 +1,4 @@
-"""The split normal against other people's numbers, and its manners as a value."""
+"""The split normal against reference values, and its behaviour as a value object."""
 
 import mpmath
 import numpy as np

@@ -11,7 +11,7 @@ from calipers.preprocessing import DataError
 from calipers.serve import _batching
 from calipers.serve._batching import Batcher
 from calipers.serve._bodies import columns_of
-from calipers.serve._models import Piece, _joined, load_models
+from calipers.serve._served import Piece, _joined, load_models
 
 
 class Worker:

@@ -156,7 +156,7 @@ def test_a_label_beyond_the_bounds_is_refused(make_client, awkward):
 
 def test_each_row_of_a_joined_answer_keeps_its_version():
     from calipers.prediction import Prediction
-    from calipers.serve._models import ServedPrediction, join
+    from calipers.serve._served import ServedPrediction, join
 
     parts = [
         ServedPrediction(

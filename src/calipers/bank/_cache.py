@@ -48,14 +48,14 @@ _COMPILER_OPTIONS: dict[str, dict[str, bool | int]] = {
 
 
 @dataclass
-class _Entry:
+class _Slot:
     """A program, or None until it is compiled."""
 
     program: Callable[..., Any] | None = None
     lock: Any = field(default_factory=threading.Lock)
 
 
-_compiled: OrderedDict[Any, _Entry] = OrderedDict()
+_compiled: OrderedDict[Any, _Slot] = OrderedDict()
 _lock = threading.Lock()
 
 
@@ -87,7 +87,7 @@ def compiled(
     shapes = tuple((leaf.shape, leaf.dtype) for leaf in leaves)
     key = (*_identity(function), structure, shapes, device)
     with _lock:
-        entry = _compiled.setdefault(key, _Entry())
+        entry = _compiled.setdefault(key, _Slot())
         _compiled.move_to_end(key)
         if len(_compiled) > _MOST_IN_MEMORY:
             _compiled.popitem(last=False)

@@ -27,6 +27,7 @@ from calipers.bank._lanes import (
     State,
     Tree,
 )
+from calipers.bank._shared_rows import DeviceRows
 from calipers.bank._shuffle import round_keys, shuffled
 from calipers.heads import HEADS, Head
 from calipers.networks import Network, network_code
@@ -38,7 +39,6 @@ SMALL_TILE = 8  # the same for predictions on a CPU, where a single row then cos
 EARLY = 10  # the first ``EARLY * check_every`` epochs are all validated: some data is learnt fast
 FEW_STEPS, MANY_STEPS = 8, 16  # steps of an accelerator between two checks by the host
 
-Rows = tuple[Array, Array]  # inputs (rows, inputs) and target (rows,)
 Parameters = tuple[Array, ...]  # what the head makes of the networks' outputs, one array per field
 
 _barrier: Any = jax.lax.optimization_barrier  # untyped in JAX
@@ -151,7 +151,7 @@ class Program:
         return jax.vmap(_select)(renew, fresh, state)
 
     def advance(
-        self, state: State, lanes: Lanes, table: Rows, epochs: Array
+        self, state: State, lanes: Lanes, table: DeviceRows, epochs: Array
     ) -> tuple[State, Array, Array]:
         """Train every lane for ``epochs`` epochs, at most ``SEGMENT``.
 
@@ -172,7 +172,7 @@ class Program:
         return state, records, jax.vmap(self._running)(state, lanes)
 
     def _epoch(
-        self, state: State, lanes: Lanes, table: Rows, requested: Array | bool
+        self, state: State, lanes: Lanes, table: DeviceRows, requested: Array | bool
     ) -> tuple[State, Array]:
         """One pass of every running lane over its training rows, and its measures."""
         running = jax.vmap(self._running)(state, lanes) & requested
@@ -221,7 +221,7 @@ class Program:
         return 2 ** int(np.log2(max(1, 4 * MANY_STEPS // self._max_steps(lanes))))
 
     def _validate(
-        self, state: State, lanes: Lanes, table: Rows, running: Array
+        self, state: State, lanes: Lanes, table: DeviceRows, running: Array
     ) -> tuple[State, Array]:
         """Validate the lanes that are due, and remember the best weights of each."""
         spacing = lanes.settings.check_every
@@ -241,7 +241,7 @@ class Program:
             best_epoch=jnp.where(better, state.epoch, state.best_epoch),
         ), validated
 
-    def _evaluate(self, network: Tree, lanes: Lanes, table: Rows) -> Array:
+    def _evaluate(self, network: Tree, lanes: Lanes, table: DeviceRows) -> Array:
         """Measures of each lane on its validation rows, which are predicted tile by tile."""
         lane_count, size = lanes.valid.index.shape
         width = len(self.output.fields)
@@ -314,7 +314,7 @@ class Program:
         keys: tuple[Array, Array],
         running: Array,
         start: Array,
-        table: Rows,
+        table: DeviceRows,
     ) -> tuple[State, Array]:
         """Train on the batch that begins at position ``start`` of the epoch's shuffled rows.
 
@@ -372,7 +372,7 @@ class Program:
     def _batches(self, count: Array) -> Array:
         return -(-count // self.batch_size)
 
-    def _rows(self, table: Rows, scaling: Scaling, row: Array) -> Rows:
+    def _rows(self, table: DeviceRows, scaling: Scaling, row: Array) -> DeviceRows:
         """Inputs and target of rows of the table, standardised for a lane."""
         inputs, target = (a.at[row].get(mode="promise_in_bounds") for a in table)
         target = (target - scaling.target_center) / scaling.target_scale
@@ -424,7 +424,7 @@ class Program:
         rows = jnp.where(weight > 0, rows, 0)  # padding may have any values, even NaN
         return jnp.concatenate([jnp.stack([total, total * loss]), rows @ weight])
 
-    def _validation_measures(self, lane: Lanes, predicted: Parameters, table: Rows) -> Array:
+    def _validation_measures(self, lane: Lanes, predicted: Parameters, table: DeviceRows) -> Array:
         """Weighted means of ``MEASURES`` over the validation rows."""
         real = jnp.arange(lane.valid.index.size) < lane.valid.count
         weight = jnp.where(real, lane.valid.weight, 0)

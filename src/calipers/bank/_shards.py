@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from calipers.bank._cache import default_device
 from calipers.bank._lanes import Scaling
-from calipers.bank._shared_rows import FloatArray, IntArray, Rows, Table, padded
+from calipers.bank._shared_rows import DeviceRows, FloatArray, IntArray, Table, padded
 
 Float32Array = NDArray[np.float32]
 
@@ -49,17 +49,17 @@ class Shards(Table):
         """Indices of the validation rows, which follow those of the shard."""
         return np.arange(self.scratch.slots, self.rows)
 
-    def feed(self) -> Callable[[int], Rows]:
+    def feed(self) -> Callable[[int], DeviceRows]:
         """A function that loads the shard of an epoch, and the next in the background."""
         device, pool, count = default_device(), self.scratch.pool, self.scratch.shards
-        held: dict[int, Future[Rows]] = {}  # the shards of this epoch and of the next
+        held: dict[int, Future[DeviceRows]] = {}  # the shards of this epoch and of the next
 
-        def load(shard: int) -> Rows:
+        def load(shard: int) -> DeviceRows:
             inputs, target, part = self.inputs.copy(), self.target.copy(), self.scratch.read(shard)
             inputs[: len(part)], target[: len(part)] = part[:, :-1], part[:, -1]
             return jax.device_put((inputs, target), device)
 
-        def place(epoch: int) -> Rows:
+        def place(epoch: int) -> DeviceRows:
             wanted = dict.fromkeys((epoch % count, (epoch + 1) % count))
             for shard in held.keys() - wanted.keys():
                 del held[shard]

@@ -15,7 +15,7 @@ from calipers.bank._lanes import Scaling, Settings
 
 FloatArray = NDArray[np.floating[Any]]
 IntArray = NDArray[np.integer[Any]]
-Rows = tuple[jax.Array, jax.Array]  # inputs and target on a device
+DeviceRows = tuple[jax.Array, jax.Array]  # inputs (rows, inputs) and target (rows,) on a device
 
 _CONSTANT_TARGET = 1e-6  # relative scale that a constant target is given
 _BLOCK = 2048  # rows whose inputs stay within a core's cache
@@ -95,10 +95,10 @@ class Table:
         )
 
     @cached_property
-    def _placed(self) -> dict[jax.Device, Rows]:
+    def _placed(self) -> dict[jax.Device, DeviceRows]:
         return {}
 
-    def feed(self) -> Callable[[int], Rows]:
+    def feed(self) -> Callable[[int], DeviceRows]:
         """A function that returns the rows of an epoch on the device of this thread's programs."""
         device = default_device()
         if device not in self._placed:

@@ -121,6 +121,7 @@ class CalibrationBy(Calibrator):
     place: IntArray
 
     kind: ClassVar[str] = "by"
+    in_fit: ClassVar[bool] = False
     strict = True
 
     @classmethod

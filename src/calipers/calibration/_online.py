@@ -73,6 +73,7 @@ class AdaptiveCoverage(Calibrator):
     base_rows: int  #: Calibration rows of the model that is corrected.
 
     kind: ClassVar[str] = "adaptive"
+    in_fit: ClassVar[bool] = False
 
     @classmethod
     def start(

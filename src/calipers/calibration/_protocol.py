@@ -20,6 +20,7 @@ class Calibrator(Protocol):
     """
 
     kind: ClassVar[str]  #: Key in ``CALIBRATIONS``.
+    in_fit: ClassVar[bool] = True  #: Whether it may be the ``calibration`` of an estimator.
     strict: bool = False  #: Whether the guarantee of split conformal prediction holds.
     #: Function that returns the weights of new rows. It is not stored; ``load`` takes it again.
     row_weight: Callable[[FloatArray], FloatArray] | None = None

@@ -2,7 +2,7 @@
 
 Each module defines one command. Heavy libraries are imported inside the commands that need them,
 so that ``calipers --help`` responds at once. Other distributions add commands through entry points
-(see ``calipers.cli._plugins``); ``OnCluster`` and ``spread`` give them the option ``--cluster``.
+(see ``calipers.cli._plugins``); ``OnCluster`` and ``cluster_at`` give them the option ``--cluster``.
 
 Exit codes: 0 for success, 1 for an error, 2 for wrong usage, 3 for an unusable table, 4 for an
 unusable model folder, 130 for an interrupt.
@@ -16,7 +16,7 @@ from calipers.cli._export import export_command
 from calipers.cli._fit import fit_command
 from calipers.cli._help import add_command
 from calipers.cli._inspect import inspect_command
-from calipers.cli._options import OnCluster, spread
+from calipers.cli._options import OnCluster, cluster_at
 from calipers.cli._predict import predict_command
 from calipers.cli._report import report_command
 from calipers.cli._root import app
@@ -37,7 +37,7 @@ add_command(app, "serve", serve_command)
 add_command(app, "watch", watch_command)
 add_command(app, "export", export_command)
 
-__all__ = ["OnCluster", "app", "main", "spread"]
+__all__ = ["OnCluster", "app", "cluster_at", "main"]
 
 
 def main() -> None:

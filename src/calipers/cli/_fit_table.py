@@ -10,15 +10,16 @@ from calipers.cli import _columns as columns, _labelled as reading
 from calipers.cli._fit import REFIT_ROWS, FitOptions
 from calipers.cli._holdout import HoldOut, copies, time_order
 from calipers.cli._measures import measure, measure_targets
-from calipers.cli._options import spread
+from calipers.cli._options import cluster_at
 from calipers.cli._printing import note
 from calipers.more_rows import worth_of_more_rows
 from calipers.multitarget import MultiTargetRegressor
 from calipers.preprocessing import DataError, describe_numbers
+from calipers.regressor import IntervalRegressor
 
 
 def fit_in_memory(
-    model: Any, files: list[str], kinds: dict[str, str], options: FitOptions
+    model: IntervalRegressor, files: list[str], kinds: dict[str, str], options: FitOptions
 ) -> dict[str, Any]:
     """Fit a model to a table, evaluate and save it; return the summary as plain JSON."""
     targets, several, budget = options.target, len(options.target) > 1, model.time_budget
@@ -38,7 +39,7 @@ def fit_in_memory(
     if several:
         model = MultiTargetRegressor(model)
     refit = len(values) <= REFIT_ROWS if options.refit is None else options.refit
-    with spread(options.cluster), columns.without_repeats(evaluated=holdout.fraction > 0):
+    with cluster_at(options.cluster), columns.without_repeats(evaluated=holdout.fraction > 0):
         model, rows, evaluation = _train(model, inputs, values, holdout, refit)
         result["evaluation"] = evaluation
         if options.more_rows:

@@ -87,7 +87,7 @@ def take_targets(
     return Labelled(table, frame if len(names) > 1 else frame[names[0]], left_out, formats)
 
 
-def _numbers(frame: Any, name: str, kind: str | None) -> tuple[Any, str]:
+def _numbers(frame: "pd.DataFrame", name: str, kind: str | None) -> tuple[Any, str]:
     """Return a target as numbers, NaN if missing, and its format such as ``number 1,234.5``."""
     if name not in frame:
         hint = did_you_mean(name, frame) + _columns(frame)
@@ -133,7 +133,7 @@ def group_labels(table: Any, column: str) -> Any:
     return labels
 
 
-def _columns(frame: Any) -> str:
+def _columns(frame: "pd.DataFrame") -> str:
     """Return a hint that lists the columns, for the error that one was not found."""
     names = [str(name) for name in frame]
     if len(names) == 1:

@@ -10,60 +10,75 @@ import typer
 from sklearn.metrics import mean_absolute_error, root_mean_squared_error
 
 from calipers import _schema as schema, metrics
-from calipers._evaluation import predict_labelled
+from calipers._checks import FloatArray
+from calipers._evaluation import LabelledPrediction, predict_labelled
 from calipers._text import counted, few_digits, listed
 from calipers.calibration import infinite_reason, rows_needed
 from calipers.cli._printing import print_rows
+from calipers.multitarget import MultiTargetRegressor
+from calipers.regressor import IntervalRegressor
 
 LEVELS = (0.5, 0.8, 0.9, 0.95, 0.99)  # coverages of the calibration table
 _MOST_GROUPS = 20
 
 
-def measure(model: Any, X: Any, y: Any, coverage: float) -> tuple[dict[str, Any], Any]:
-    """Return a model's measures on labelled rows, as plain JSON, and the predictions."""
-    labelled = predict_labelled(model, X, y, coverage=coverage, levels=LEVELS)
-    y, levels = labelled.target, labelled.levels.tolist()
-    low, high = metrics.coverage_band(len(y), coverage)
-    table = [
-        {
+def measure(
+    model: IntervalRegressor, X: Any, y: Any, coverage: float, further: Sequence[float] = ()
+) -> tuple[dict[str, Any], LabelledPrediction]:
+    """Return a model's measures on labelled rows, as plain JSON, and the predictions.
+
+    The predictions also have intervals of the ``further`` coverages.
+    """
+    labelled = predict_labelled(model, X, y, coverage=coverage, levels=(*LEVELS, *further))
+    y, low_and_high = labelled.target, metrics.coverage_band(len(labelled), coverage)
+    levels = [level for level in labelled.levels.tolist() if level in (*LEVELS, coverage)]
+
+    def at_level(level: float) -> dict[str, Any]:
+        index = labelled.index_of(level)
+        bounds = labelled.bounds[:, 0, index], labelled.bounds[:, 1, index]
+        return {
             "coverage": level,
             "observed": metrics.coverage_rate(y, *bounds),
-            "shared_rate": None if labelled.ties is None else float(labelled.covered(i).mean()),
+            "shared_rate": None if labelled.ties is None else float(labelled.covered(index).mean()),
             "mean_width": metrics.mean_width(*bounds),
         }
-        for i, (level, bounds) in enumerate(zip(levels, labelled.bounds.T, strict=True))
-    ]
-    own, bounds = table[labelled.own_level], (labelled.lower, labelled.upper)
+
+    own, bounds = at_level(coverage), (labelled.lower, labelled.upper)
     measures = {
         "rows": len(y),
         "coverage": coverage,
         "coverage_rate": own["observed"],
-        "by_chance": [float(low), float(high)],
+        "by_chance": [float(end) for end in low_and_high],
         "shared_rate": own["shared_rate"],
         "mean_width": own["mean_width"],
         "interval_score": metrics.interval_score(y, *bounds, coverage=coverage),
         "rmse": root_mean_squared_error(y, labelled.point),
         "mae": mean_absolute_error(y, labelled.point),
-        "calibration": table,
+        "calibration": [at_level(level) for level in levels],
         "unbounded": unbounded(model, levels),
         "on_one_row": on_one_row(model, [level for level in levels if level <= coverage]),
     }
     return measures, labelled
 
 
-def measure_targets(model: Any, X: Any, y: Any, coverage: float) -> dict[str, Any]:
+def measure_targets(
+    model: MultiTargetRegressor, X: Any, y: pd.DataFrame, coverage: float
+) -> dict[str, Any]:
     """Return the measures of a multi-target model: of each target, and of joint intervals."""
-    pairs = zip(model.target_names_, model.models_, strict=True)
-    targets = {name: measure(single, X, y[name], coverage)[0] for name, single in pairs}
-    lower, upper = np.moveaxis(model.predict_interval(X, coverage, joint=True), -1, 0)
-    inside = ((lower <= y.to_numpy()) & (y.to_numpy() <= upper)).all(axis=1)
+    (of_each,) = model.single_coverages(coverage)
+    targets, widths, inside = {}, {}, np.ones(len(y), dtype=bool)
+    for name, single in zip(model.target_names_, model.models_, strict=True):
+        targets[name], labelled = measure(single, X, y[name], coverage, [of_each])
+        lower, upper = labelled.bounds[:, :, labelled.index_of(of_each)].T
+        inside &= (lower <= labelled.target) & (labelled.target <= upper)
+        widths[name] = float((upper - lower).mean())
     low, high = metrics.coverage_band(len(y), coverage)
     joint = {
         "coverage": coverage,
-        "coverage_of_each": model.single_coverages(coverage)[0],
+        "coverage_of_each": of_each,
         "coverage_rate": float(inside.mean()),
         "by_chance": [float(low), float(high)],
-        "mean_width": dict(zip(targets, (upper - lower).mean(axis=0).tolist(), strict=True)),
+        "mean_width": widths,
     }
     return {"rows": len(y), "coverage": coverage, "targets": targets, "joint": joint}
 
@@ -89,7 +104,9 @@ def _print_band(rows: int, by_chance: Sequence[float]) -> None:
     typer.echo(f"    (with {counted(rows, 'row')}, chance alone gives {low:.1%} to {high:.1%})")
 
 
-def unbounded(model: Any, coverages: Sequence[float]) -> dict[str, Any] | None:
+def unbounded(
+    model: IntervalRegressor | MultiTargetRegressor, coverages: Sequence[float]
+) -> dict[str, Any] | None:
     """Return the coverages whose intervals are infinite for lack of calibration rows.
 
     The result also has the ``rows_needed`` for each, the number of calibration ``rows`` and their
@@ -121,7 +138,7 @@ def say_unbounded(unbounded: dict[str, Any] | None) -> str:
     return infinite_reason(unbounded["coverages"], found)
 
 
-def on_one_row(model: Any, coverages: Sequence[float]) -> list[float]:
+def on_one_row(model: IntervalRegressor, coverages: Sequence[float]) -> list[float]:
     """Return the coverages whose finite intervals depend on the most extreme calibration row."""
     calibrations = model.ensemble_.calibrations[-1:]
     tails = {coverage: 0.5 * (1.0 - coverage) for coverage in coverages}
@@ -132,7 +149,9 @@ def on_one_row(model: Any, coverages: Sequence[float]) -> list[float]:
     ]
 
 
-def measure_groups(bounds: Any, y: Any, column: Any) -> list[dict[str, Any]]:
+def measure_groups(
+    bounds: tuple[FloatArray, FloatArray], y: Any, column: "pd.Series[Any]"
+) -> list[dict[str, Any]]:
     """Return coverage and width for each value of a column, or for bins of a numeric one."""
     lower, upper = bounds
     y = np.asarray(y, dtype=np.float64)

@@ -159,7 +159,7 @@ def say_left_out(count: int) -> None:
 
 
 @contextmanager
-def spread(address: str | None) -> Iterator[Any]:
+def cluster_at(address: str | None) -> Iterator[Any]:
     """Connect to the cluster at ``address`` and yield it, or None without an address."""
     if address is None:
         yield None

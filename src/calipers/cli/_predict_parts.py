@@ -21,7 +21,7 @@ import typer
 from calipers import load
 from calipers._files import replace_file, replacing
 from calipers._progress import progress
-from calipers.cli._options import spread
+from calipers.cli._options import cluster_at
 from calipers.cli._scoring import RowScorer
 from calipers.tables import Part, find_parts, read_part
 
@@ -50,7 +50,7 @@ def score_parts(
     plan = {"calipers_parts": _VERSION, "model": record["sha256"], **query, "inputs": sources}
     done = _claim(folder, plan, parts)
     if done is None:
-        with spread(address) as cluster:
+        with cluster_at(address) as cluster:
             done = _score_all(cluster, fitted, parts, folder, query)
         for leftover in folder.glob(".*part-*.parquet.*"):  # of killed workers
             leftover.unlink(missing_ok=True)
@@ -62,7 +62,7 @@ def _score_all(
     cluster: Any, model: Any, parts: list[Part], folder: Path, query: dict[str, Any]
 ) -> dict[str, Any]:
     """Score all missing parts; return the totals."""
-    import distributed  # not at the top: ``spread`` says how to install it
+    import distributed  # not at the top: ``cluster_at`` says how to install it
 
     rows = kept = rows_outside = 0
     columns: Counter[str] = Counter()

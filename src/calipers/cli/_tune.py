@@ -2,7 +2,7 @@
 
 import json
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
@@ -11,6 +11,9 @@ from calipers.cli._help import with_options
 from calipers.cli._printing import print_json, print_rows
 from calipers.cli._report import check_place
 from calipers.cli._settings_file import Bounds, parse_bounds
+
+if TYPE_CHECKING:
+    from calipers.regressor import IntervalRegressor
 
 
 class TuneOptions(NamedTuple):
@@ -84,7 +87,7 @@ def tune_command(options: TuneOptions) -> None:
     if bounds is not None:
         model.set_params(bounds=_checked_bounds(bounds, y))
     store = options.store or out.with_name(f"{out.stem}.search.jsonl")
-    with common.spread(options.cluster):
+    with common.cluster_at(options.cluster):
         result, default = _search(model, X, y, labels, store, options)
     settings, gain = _select(result, default, options.paper)
     settings |= {} if bounds is None else {"bounds": bounds}
@@ -131,7 +134,7 @@ def _checked_bounds(text: str, y: Any) -> Any:
 
 
 def _search(
-    model: Any, X: Any, y: Any, labels: Any, store: Path, options: TuneOptions
+    model: "IntervalRegressor", X: Any, y: Any, labels: Any, store: Path, options: TuneOptions
 ) -> tuple[Any, Any]:
     """Return the result of the search, and that of the defaults on the same splits."""
     from calipers.search import DEFAULT_SPACE, PAPER_SPACE, search

@@ -3,7 +3,7 @@
 import hashlib
 import os
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -11,6 +11,10 @@ from calipers._text import few_digits
 from calipers.cli import _options as common
 from calipers.cli._help import with_options
 from calipers.cli._printing import meaningful, print_json
+
+if TYPE_CHECKING:
+    from calipers._checks import FloatArray
+    from calipers.calibration import Learned
 
 _WINDOW = 200  # rows of the recent coverage
 
@@ -107,7 +111,12 @@ class _Log:
     """
 
     def __init__(
-        self, model: Any, folder: str, files: list[str], out: str | None, coverage: float
+        self,
+        model: Any,
+        folder: str,
+        files: list[str],
+        out: str | None,
+        coverage: float,
     ) -> None:
         self.model, self.folder, self.out, self.added = model, folder, out, 0
         state = _state_of(model.about_.get("watched"), files)
@@ -152,7 +161,7 @@ class _Log:
             )
         return start
 
-    def take(self, updated: Any, last: int, digest: str) -> None:
+    def take(self, updated: "Learned", last: int, digest: str) -> None:
         """Write a block whose last row has this number and digest, and save the model."""
         state, coverage = self.state, self.state["coverage"]
         bounds = updated.intervals(coverage)
@@ -171,15 +180,15 @@ class _Log:
         self.width, self.added = float((bounds[:, 1] - bounds[:, 0]).mean()), len(hits)
         self.model.save(self.folder)
 
-    def _append(self, out: str, updated: Any, bounds: Any) -> int:
+    def _append(self, out: str, updated: "Learned", bounds: "FloatArray") -> int:
         """Append rows to the file of predictions; return its new length."""
         import numpy as np
         import pandas as pd
 
-        from calipers.prediction import interval_names
+        from calipers.prediction import interval_names, quantile_names
 
         spread = self.model.target_.high - self.model.target_.low
-        names = ["prediction", *interval_names([self.state["coverage"]])]
+        names = [*quantile_names([0.5]), *interval_names([self.state["coverage"]])]
         predicted = np.column_stack([updated.quantiles(0.5)[:, 0], bounds])
         table = pd.DataFrame(meaningful(predicted, spread), columns=names)
         with Path(out).open("ab") as file:

@@ -12,6 +12,7 @@ from calipers.metrics import calibration_curve
 from calipers.plots._calibration import plot_calibration
 from calipers.plots._predictions import drawable, plot_interval, plot_rows
 from calipers.plots._style import COLORS, new_figure
+from calipers.prediction import Query, checked_levels
 from calipers.regressor import IntervalRegressor
 
 _LABELS = {
@@ -54,8 +55,10 @@ def plot_intervals(
     'y'
     """
     axes = _axes(ax)
-    lower, upper = model.predict_interval(X, coverage=coverage).T
-    plot_rows(axes, lower, model.predict(X), upper, y, most=most)
+    (level,) = checked_levels("coverage", model.coverage if coverage is None else coverage)
+    found = model.query(X, Query((level,)))
+    lower, upper = found.bounds(level)
+    plot_rows(axes, lower, found.point, upper, y, most=most)
     axes.set_ylabel(model.target_.name)
     return axes
 

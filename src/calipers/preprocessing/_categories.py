@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from hashlib import blake2b
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,8 +12,11 @@ from calipers._checks import BoolArray, FloatArray
 from calipers.preprocessing._text_columns import as_text
 from calipers.preprocessing._words import with_words
 
+if TYPE_CHECKING:
+    import pandas as pd
 
-def as_objects(texts: Any) -> NDArray[np.object_]:
+
+def as_objects(texts: "pd.Series[Any]") -> NDArray[np.object_]:
     """An Arrow array of text as an array of objects, None where it is null."""
     return texts.to_numpy(zero_copy_only=False)
 
@@ -37,7 +40,7 @@ class CategoryEncoder:
     spreads: list[float] = field(default_factory=list)
     words: list[str] = field(default_factory=list)
 
-    def read(self, series: Any) -> NDArray[np.object_]:
+    def read(self, series: "pd.Series[Any]") -> NDArray[np.object_]:
         return as_objects(as_text(series, keep=self.levels))
 
     @property
@@ -102,7 +105,7 @@ class TextEncoder:
     words: list[str]
     missing: bool
 
-    def read(self, series: Any) -> NDArray[np.object_]:
+    def read(self, series: "pd.Series[Any]") -> NDArray[np.object_]:
         return as_objects(as_text(series))
 
     def encode(self, values: NDArray[np.object_]) -> FloatArray:

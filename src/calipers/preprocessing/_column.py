@@ -1,9 +1,9 @@
 """Tables as pandas frames, the description of a column, and the error that names a place."""
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import pyarrow as pa
@@ -11,6 +11,9 @@ from numpy.typing import NDArray
 
 from calipers._checks import refuse_masked
 from calipers._text import did_you_mean
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 KINDS = ("number", "boolean", "category", "text", "date", "constant", "identifier")
 """Kinds of columns; a model does not use the last two."""
@@ -96,11 +99,11 @@ def describe_numbers(values: NDArray[Any], names: Sequence[str]) -> tuple[Column
     )
 
 
-def check_names(frame: Any, names: Sequence[str]) -> None:
-    """Refuse a frame that lacks one of the columns ``names``."""
-    lacking = [name for name in names if name not in frame]
+def check_names(present: Collection[str], names: Sequence[str]) -> None:
+    """Refuse a table with the columns ``present`` that lacks one of ``names``."""
+    lacking = [name for name in names if name not in present]
     if lacking:
-        shown = ", ".join(f"{name!r}{did_you_mean(name, frame)}" for name in lacking[:5])
+        shown = ", ".join(f"{name!r}{did_you_mean(name, present)}" for name in lacking[:5])
         more = f" and {len(lacking) - 5} more" if len(lacking) > 5 else ""
         columns = "column" if len(lacking) == 1 else "columns"
         raise DataError(f"the table lacks the {columns} {shown}{more}")
@@ -134,7 +137,7 @@ def holds_more_than_numbers(X: Any) -> bool:
     return not all(map(is_numeric_dtype, frame.dtypes)) or bool(frame.isna().to_numpy().any())
 
 
-def as_frame(X: Any, columns: tuple[Column, ...] = ()) -> Any:
+def as_frame(X: Any, columns: tuple[Column, ...] = ()) -> "pd.DataFrame":
     """A table as a pandas frame whose columns have distinct names, as text."""
     import pandas as pd
 
@@ -153,7 +156,7 @@ def as_frame(X: Any, columns: tuple[Column, ...] = ()) -> Any:
     return _without_arrow_types(frame)
 
 
-def _without_arrow_types(frame: Any) -> Any:
+def _without_arrow_types(frame: "pd.DataFrame") -> "pd.DataFrame":
     """The frame with pandas' own types in place of those of Arrow that it has no operations for."""
     import pandas as pd
 
@@ -161,11 +164,11 @@ def _without_arrow_types(frame: Any) -> Any:
     for name, dtype in frame.dtypes.items():
         kind = dtype.pyarrow_dtype if isinstance(dtype, pd.ArrowDtype) else None
         if kind is not None and (pa.types.is_dictionary(kind) or pa.types.is_duration(kind)):
-            others[name] = pa.array(frame[name]).to_pandas().set_axis(frame.index)
+            others[str(name)] = pa.array(frame[name]).to_pandas().set_axis(frame.index)
     return frame.assign(**others) if others else frame
 
 
-def _named(X: Any, columns: tuple[Column, ...]) -> Any:
+def _named(X: Any, columns: tuple[Column, ...]) -> "pd.DataFrame":
     """An array as a frame, with the names of the training columns or x0, x1, ..."""
     import pandas as pd
 

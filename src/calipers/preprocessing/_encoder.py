@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from numbers import Integral
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +18,9 @@ from calipers.preprocessing._document import check_table
 from calipers.preprocessing._encoders import ENCODERS, Encoder
 from calipers.preprocessing._kinds import is_in_thousands
 from calipers.preprocessing._learn import kind_of, learn
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -121,7 +124,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         values = self._learn(as_frame(X))
         return self._encoded(zip(self._encoders, values, strict=True))
 
-    def fit_typed(self, X: Any) -> Any:
+    def fit_typed(self, X: Any) -> "pd.DataFrame":
         """Fit, and return the table with every column in its own type, reading it once.
 
         The frame has floats, datetimes and categoricals in place of text, and None in columns
@@ -135,7 +138,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         typed = {column.name: _typed(values, column.kind) for values, column in columns}
         return pd.DataFrame(typed).set_axis(frame.index)
 
-    def _learn(self, frame: Any) -> list[NDArray[Any]]:
+    def _learn(self, frame: "pd.DataFrame") -> list[NDArray[Any]]:
         """Learn the columns of a frame, and return their values."""
         self._validate_params()
         kinds = self._checked_kinds(frame)
@@ -143,7 +146,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         for name, series in frame.items():
             others = (frame[other] for other in frame if other != name)
             grouped = name not in kinds and is_in_thousands(series, others)
-            kind = "number 1.234,5" if grouped else kinds.get(name)
+            kind = "number 1.234,5" if grouped else kinds.get(str(name))
             result = learn(series, kind, self.max_categories, self.min_frequency)
             if grouped:
                 note = "points separate thousands, since other columns have decimal commas"
@@ -163,7 +166,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         self.n_features_in_ = len(self.columns_)
         self.feature_names_in_ = np.array([column.name for column in self.columns_], dtype=object)
 
-    def _checked_kinds(self, frame: Any) -> Mapping[str, str]:
+    def _checked_kinds(self, frame: "pd.DataFrame") -> Mapping[str, str]:
         kinds = self.kinds or {}
         for name, kind in kinds.items():
             if name not in frame:
@@ -238,7 +241,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         """Index, encoder and values of each column: only of those ``used``, or of all present."""
         check_is_fitted(self, "columns_")
         frame = as_frame(X, self.columns_)
-        check_names(frame, [column.name for column in self.columns_ if column.used])
+        check_names(list(map(str, frame)), [column.name for column in self.columns_ if column.used])
         for i, (column, encoder) in enumerate(zip(self.columns_, self._encoders, strict=True)):
             if column.used or (not used and column.name in frame):
                 yield i, encoder, encoder.read(frame[column.name])

@@ -9,7 +9,7 @@ was). Encoders are frozen dataclasses of JSON values, so that ``vars`` serialise
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from decimal import Decimal
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow.compute as pc
@@ -21,6 +21,9 @@ from calipers.preprocessing._column import DataError
 from calipers.preprocessing._readings import NumberText, read_dates
 from calipers.preprocessing._text_columns import as_text, read_truth
 
+if TYPE_CHECKING:
+    import pandas as pd
+
 TAIL = 10.0  # robust standard deviations beyond which values make a column heavy-tailed
 DAY = 86_400.0  # seconds
 SINGLE = 2e-7  # a little more than the relative error of a number in single precision
@@ -28,7 +31,7 @@ _LARGEST = np.finfo(np.float64).max
 CYCLES = {"year": 365.2425 * DAY, "week": 7 * DAY, "day": DAY}
 
 
-def _read(series: Any, reader: Callable[[Any], FloatArray], what: str) -> FloatArray:
+def _read(series: "pd.Series[Any]", reader: Callable[[Any], FloatArray], what: str) -> FloatArray:
     """Values of a column of text, NaN where they are missing; refuses text that is not ``what``."""
     texts = as_text(series, marks=True)
     values = reader(texts)
@@ -39,7 +42,7 @@ def _read(series: Any, reader: Callable[[Any], FloatArray], what: str) -> FloatA
     return values
 
 
-def _floats(series: Any) -> FloatArray:
+def _floats(series: "pd.Series[Any]") -> FloatArray:
     """Numbers among the objects of a column; NaN for text."""
     if series.dtype != object:
         return np.array([np.nan])
@@ -47,7 +50,7 @@ def _floats(series: Any) -> FloatArray:
     return np.array([float(v) if isinstance(v, types) else np.nan for v in series])
 
 
-def check_finite(series: Any, values: FloatArray) -> None:
+def check_finite(series: "pd.Series[Any]", values: FloatArray) -> None:
     wrong = np.flatnonzero(np.isinf(values))
     if wrong.size:
         raise DataError(
@@ -111,7 +114,7 @@ class NumberEncoder(RangeEncoder):
     means: list[float] = field(default_factory=list)
     spreads: list[float] = field(default_factory=list)
 
-    def read(self, series: Any) -> FloatArray:
+    def read(self, series: "pd.Series[Any]") -> FloatArray:
         import pandas as pd
 
         if pd.api.types.is_timedelta64_dtype(series.dtype):
@@ -180,7 +183,7 @@ class NumberEncoder(RangeEncoder):
 class BooleanEncoder(NumberEncoder):
     """Booleans as 1 and 0, imputed by the more frequent value."""
 
-    def read(self, series: Any) -> FloatArray:
+    def read(self, series: "pd.Series[Any]") -> FloatArray:
         import pandas as pd
 
         if pd.api.types.is_numeric_dtype(series.dtype):
@@ -197,7 +200,7 @@ class DateEncoder(RangeEncoder):
     cycles: list[str] = field(default_factory=list)
     form: str | None = None
 
-    def read(self, series: Any) -> FloatArray:
+    def read(self, series: "pd.Series[Any]") -> FloatArray:
         import pandas as pd
 
         if isinstance(series.dtype, pd.PeriodDtype):
@@ -247,7 +250,7 @@ class DateEncoder(RangeEncoder):
 class IdentifierEncoder:
     """A column that identifies rows: it is no input, is not stored, and any value is expected."""
 
-    def read(self, series: Any) -> NDArray[np.object_]:
+    def read(self, series: "pd.Series[Any]") -> NDArray[np.object_]:
         return np.full(len(series), None)
 
     def encode(self, values: NDArray[np.object_]) -> FloatArray:
@@ -266,7 +269,7 @@ class ConstantEncoder(IdentifierEncoder):
 
     values: list[str | None]  # None for a missing value
 
-    def read(self, series: Any) -> NDArray[np.object_]:
+    def read(self, series: "pd.Series[Any]") -> NDArray[np.object_]:
         return as_objects(as_text(series, keep=[v for v in self.values if v is not None]))
 
     def outside(self, values: NDArray[np.object_]) -> BoolArray:

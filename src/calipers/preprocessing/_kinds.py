@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import date, time
 from functools import cached_property
-from typing import Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
 import pyarrow as pa
@@ -31,6 +31,9 @@ from calipers.preprocessing._text_columns import (
     read_truth,
 )
 from calipers.preprocessing._words import is_language
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 _FEWEST_IDENTIFIERS = 20  # fewer rows than this can be all different by chance
 _NAMES_ROWS = re.compile(r"(^|[\W_])(id|uuid|guid|index|key|row|rownum|nr|no)$|[a-z](Id|ID)$", re.I)
@@ -63,7 +66,7 @@ class Texts:
     codes: NDArray[np.int64]  # index of each row's text in ``levels``; -1 where it is missing
 
     @classmethod
-    def of(cls, series: Any) -> Self:
+    def of(cls, series: "pd.Series[Any]") -> Self:
         encoded = as_text(series).dictionary_encode()
         codes = encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False)
         return cls(encoded.dictionary, codes.astype(np.int64))
@@ -104,7 +107,7 @@ class DetectedKind(NamedTuple):
     texts: Texts | None = None
 
 
-def find_kind(series: Any, most: int) -> DetectedKind:
+def find_kind(series: "pd.Series[Any]", most: int) -> DetectedKind:
     """The kind of a column; up to ``most`` distinct texts are categories even if some are numbers.
 
     With more of them, a few texts among numbers or dates are taken for mistakes.
@@ -112,7 +115,7 @@ def find_kind(series: Any, most: int) -> DetectedKind:
     kind = type_of(series)
     if kind is None:
         return _kind_of_text(series, most)
-    if series.nunique(dropna=False) <= 1:
+    if series.nunique(dropna=False) <= 1:  # noqa: PD101 - the values may not be comparable
         return DetectedKind("constant")
     values = None
     if kind == "number":
@@ -123,7 +126,7 @@ def find_kind(series: Any, most: int) -> DetectedKind:
     return DetectedKind(kind, values=values)
 
 
-def type_of(series: Any) -> str | None:
+def type_of(series: "pd.Series[Any]") -> str | None:
     """The kind that the type of a column implies; None for text."""
     import pandas as pd
 
@@ -147,7 +150,7 @@ def type_of(series: Any) -> str | None:
     return None
 
 
-def _kind_of_text(series: Any, most: int) -> DetectedKind:
+def _kind_of_text(series: "pd.Series[Any]", most: int) -> DetectedKind:
     """The kind of a column of text: any of ``KINDS``."""
     texts, name = Texts.of(series), str(series.name)
     words, missing = texts.words, bool((texts.codes < 0).any() or not texts.is_word.all())
@@ -249,7 +252,7 @@ def _counts_rows(values: FloatArray, distinct: int, name: str) -> bool:
 _ROW_NUMBERS = DetectedKind("identifier", note=row_identifier("a different integer in each row"))
 
 
-def is_in_thousands(series: Any, others: Iterable[Any]) -> bool:
+def is_in_thousands(series: "pd.Series[Any]", others: Iterable[Any]) -> bool:
     """Whether points in a column of text separate thousands, as other columns show.
 
     ``17.195`` alone has three decimals; in every row, next to a column with ``71,2``, it has none.

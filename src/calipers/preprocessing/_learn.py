@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -24,6 +24,9 @@ from calipers.preprocessing._encoders import (
 from calipers.preprocessing._text_columns import is_truth
 from calipers.preprocessing._words import frequent_words
 
+if TYPE_CHECKING:
+    import pandas as pd
+
 
 class Learnt(NamedTuple):
     """The description of a column, its encoder, and its values as the encoder reads them."""
@@ -40,7 +43,9 @@ _FEW_ROWS = 10  # of a category on average, with which words in the names of cat
 _NO_WORDS = f"free text without a word that many rows have; {kinds.NOT_STORED}"
 
 
-def learn(series: Any, kind: str | None, max_categories: int | None, min_frequency: int) -> Learnt:
+def learn(
+    series: "pd.Series[Any]", kind: str | None, max_categories: int | None, min_frequency: int
+) -> Learnt:
     """Describe a column, make its encoder and read it; its kind is detected if ``kind`` is None."""
     name = str(series.name)
     kind, _, written = (kind or "").partition(" ")
@@ -68,12 +73,12 @@ def learn(series: Any, kind: str | None, max_categories: int | None, min_frequen
     return _ordered(series, name, detected)
 
 
-def read_number(series: Any, kind: str | None = None) -> FloatArray:
+def read_number(series: "pd.Series[Any]", kind: str | None = None) -> FloatArray:
     """A column of numbers, or of text that means numbers, as floats; NaN where it is missing."""
     return learn_number(series, kind)[0]
 
 
-def learn_number(series: Any, kind: str | None = None) -> tuple[FloatArray, str]:
+def learn_number(series: "pd.Series[Any]", kind: str | None = None) -> tuple[FloatArray, str]:
     """A column as floats, NaN where they are missing; and its kind, as ``kind`` takes it.
 
     ``kind`` is ``"number"``, perhaps with an example of how text writes numbers, as in
@@ -99,12 +104,12 @@ def learn_number(series: Any, kind: str | None = None) -> tuple[FloatArray, str]
     return encoder.read(series), kind_of("number", encoder)
 
 
-def pick_numbers(frame: Any, names: Sequence[str]) -> Any:
+def pick_numbers(frame: "pd.DataFrame", names: Sequence[str]) -> "pd.DataFrame":
     """The columns ``names`` of a frame as numbers, none of which may be missing."""
     import pandas as pd
 
     frame = as_frame(frame)
-    check_names(frame, names)
+    check_names(list(map(str, frame)), names)
     columns = {name: read_number(frame[name]) for name in names}
     for name, values in columns.items():
         missing = np.flatnonzero(np.isnan(values))
@@ -113,14 +118,14 @@ def pick_numbers(frame: Any, names: Sequence[str]) -> Any:
     return pd.DataFrame(columns, index=frame.index)
 
 
-def _words(series: Any) -> Any:
+def _words(series: "pd.Series[Any]") -> Any:
     """The distinct texts of a column, without missing ones; none if it is not text."""
     if kinds.type_of(series) is None:
         return kinds.Texts.of(series).words
     return pa.array([], pa.large_string())
 
 
-def as_numbers(series: Any) -> Any:
+def as_numbers(series: "pd.Series[Any]") -> "pd.Series[Any]":
     """A column of text that means numbers as floats; any other column unchanged."""
     import pandas as pd
 
@@ -143,7 +148,9 @@ def kind_of(kind: str, encoder: Encoder) -> str:
     return kind
 
 
-def _format(series: Any, kind: str, written: str) -> tuple[readings.NumberText, str | None]:
+def _format(
+    series: "pd.Series[Any]", kind: str, written: str
+) -> tuple[readings.NumberText, str | None]:
     """How a column writes numbers or dates: as ``written`` says, unless it is empty."""
     if kind == "date" and written:
         return readings.NumberText(), written
@@ -174,7 +181,7 @@ def _no_format(name: str, kind: str, written: str) -> ValueError:
     )
 
 
-def _identifier(series: Any, name: str, note: str) -> Learnt:
+def _identifier(series: "pd.Series[Any]", name: str, note: str) -> Learnt:
     encoder, column = IdentifierEncoder(), Column(name, "identifier", used=False, note=note)
     return Learnt(column, encoder, encoder.read(series))
 
@@ -236,7 +243,7 @@ def _objects(texts: kinds.Texts) -> NDArray[np.object_]:
     return as_objects(texts.levels.take(pa.array(texts.codes, mask=texts.codes < 0)))
 
 
-def _ordered(series: Any, name: str, detected: kinds.DetectedKind) -> Learnt:
+def _ordered(series: "pd.Series[Any]", name: str, detected: kinds.DetectedKind) -> Learnt:
     """Learn a column of numbers, booleans or dates."""
     kind, style, form, note, values, _ = detected
     if values is None:

@@ -1,7 +1,7 @@
 """Target encoding by a ``TableEncoder``: of high-cardinality categories and numeric codes."""
 
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +14,9 @@ from calipers.preprocessing._encoder import TableEncoder
 from calipers.preprocessing._encoders import NumberEncoder, distinct_levels, level_codes
 from calipers.preprocessing._numeric_codes import numeric_code_columns
 from calipers.preprocessing._targets import WIDTH, Differ, EncodedColumn, TargetEncoding
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 def find_target_encoding(
@@ -58,7 +61,11 @@ def find_target_encoding(
 
 
 def _numeric_codes(
-    table: TableEncoder, frame: Any, encoded: FloatArray, y: FloatArray, rows: NDArray[np.intp]
+    table: TableEncoder,
+    frame: "pd.DataFrame",
+    encoded: FloatArray,
+    y: FloatArray,
+    rows: NDArray[np.intp],
 ) -> dict[int, FloatArray]:
     """Levels of the columns that are numeric codes, by the position of the column."""
     encoders: dict[int, NumberEncoder] = {

@@ -5,13 +5,16 @@ a column that is passed through to the predictions, so that one list of missing 
 for leading zeros apply to all.
 """
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from calipers._checks import FloatArray
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 MISSING_WORDS = ("", "na", "n/a", "#n/a", "<na>", "nan", "nat", "nil", "null", "none", "missing")
 """Text that means a missing value in any column, in upper or lower case."""
@@ -24,7 +27,7 @@ HOW = "(--type on the command line, kinds= in Python)"  # how to give the kind o
 _TEXT = pa.large_string()
 
 
-def as_text(series: Any, *, marks: bool = False, keep: Any = ()) -> Any:
+def as_text(series: "pd.Series[Any]", *, marks: bool = False, keep: Any = ()) -> "pd.Series[Any]":
     """Values of a column as an Arrow array of stripped text, null where they are missing.
 
     The numbers 1.0 and 1 become the same text. With ``marks``, ``MISSING_MARKS`` are missing too;
@@ -44,7 +47,7 @@ def as_text(series: Any, *, marks: bool = False, keep: Any = ()) -> Any:
     return pc.if_else(missing, pa.scalar(None, _TEXT), text)
 
 
-def _strings(series: Any) -> Any:
+def _strings(series: "pd.Series[Any]") -> "pd.Series[Any]":
     """A column as an Arrow array of text."""
     try:
         array = pa.array(series, _TEXT, from_pandas=True)
@@ -65,11 +68,11 @@ def _string(value: Any) -> str:
     return str(value).encode(errors="replace").decode()
 
 
-def all_match(texts: Any, pattern: str) -> bool:
+def all_match(texts: "pd.Series[Any]", pattern: str) -> bool:
     return bool(pc.all(pc.match_substring_regex(texts, pattern), min_count=0).as_py())
 
 
-def any_match(texts: Any, pattern: str) -> bool:
+def any_match(texts: "pd.Series[Any]", pattern: str) -> bool:
     return bool(pc.any(pc.match_substring_regex(texts, pattern)).as_py())
 
 
@@ -78,11 +81,11 @@ def as_floats(array: Any) -> FloatArray:
     return array.cast(pa.float64()).to_numpy(zero_copy_only=False)
 
 
-def read_truth(texts: Any) -> FloatArray:
+def read_truth(texts: "pd.Series[Any]") -> FloatArray:
     """1 for "true" or "1" and 0 for "false" or "0"; NaN for other text."""
     words = pa.array(["false", "true", "0", "1"], pa.large_string())
     return as_floats(pc.index_in(pc.utf8_lower(texts), value_set=words)) % 2
 
 
-def is_truth(texts: Any) -> bool:
+def is_truth(texts: "pd.Series[Any]") -> bool:
     return all_match(texts, "^(?i:true|false)$")

@@ -10,10 +10,11 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import clone
 from sklearn.model_selection import ParameterGrid, ParameterSampler, ShuffleSplit
 
+from calipers._checks import IntArray
 from calipers._text import did_you_mean, plain
 from calipers.heads import HEADS
 from calipers.regressor import IntervalRegressor
-from calipers.search._validation import Rows, Trial
+from calipers.search._validation import Trial
 from calipers.training import check_parameters, objective_of
 
 Space = Mapping[str, Any] | Sequence[Mapping[str, Any]]
@@ -134,7 +135,9 @@ def check_counts(**counts: object) -> None:
             raise ValueError(f"{name} must be an integer of at least {least}, got {value!r}")
 
 
-def split_rows(splits: Splits, rows: int, fraction: float, seed: int) -> list[tuple[Rows, Rows]]:
+def split_rows(
+    splits: Splits, rows: int, fraction: float, seed: int
+) -> list[tuple[IntArray, IntArray]]:
     """Return training and validation rows of every split.
 
     >>> [(train, valid)] = split_rows(1, 20, 0.1, 0)

@@ -5,11 +5,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.metrics import mean_squared_error
 
 from calipers import metrics
-from calipers._checks import FloatArray
+from calipers._checks import FloatArray, IntArray
 from calipers.aggregation import Interval
 from calipers.bank import Bank, History, Plan, Program, Settings, Table, spawn_seeds, train
 from calipers.distributions import learn_support
@@ -17,8 +16,6 @@ from calipers.ensemble import Ensemble
 from calipers.regressor import IntervalRegressor
 from calipers.search._result import Outcome
 from calipers.training import batch_size_of, make_program, make_settings, optimizer_of
-
-Rows = NDArray[np.intp]
 
 _FAILED = (np.nan,) * 4  # measures of a failed network
 _SMALLEST_RATE = 1e-9  # below, single-precision weights do not change
@@ -30,7 +27,7 @@ class Trial:
 
     X: FloatArray
     y: FloatArray
-    splits: Sequence[tuple[Rows, Rows]]  # training and validation rows
+    splits: Sequence[tuple[IntArray, IntArray]]  # training and validation rows
     # networks per candidate and split: one is measured by its own bounds, several as an ensemble
     n_networks: int
     # early stopping; without patience, networks train the epochs of the estimator

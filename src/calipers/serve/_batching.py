@@ -14,7 +14,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple, TypeVar, cast
 
-from calipers.serve._models import Piece, ServedPrediction
+from calipers.serve._served import Piece, ServedPrediction
 
 _SMALL = 2**16  # bytes to read, or numbers to write, up to which no thread is used
 # A batch is predicted without a thread if it has at most this many rows and numbers in its

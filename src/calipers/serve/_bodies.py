@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from calipers.preprocessing import Column, DataError
 from calipers.serve._json import read_cells
-from calipers.serve._models import Columns, Served
 from calipers.serve._problems import HTTPProblem
+from calipers.serve._served import Columns, Served
 from calipers.tables import Reserve, TableLimits, read_bytes
 
 JSON, CSV = "application/json", "text/csv"

@@ -9,8 +9,8 @@ from fastapi.openapi.utils import get_openapi
 from calipers.preprocessing import Column
 from calipers.serve import _problems as problems
 from calipers.serve._bodies import ARROW_FILE, ARROW_STREAM, CSV, JSON
-from calipers.serve._models import Served
 from calipers.serve._schemas import LabelsRequest, PredictRequest, PredictResponse
+from calipers.serve._served import Served
 
 _SCHEMAS = "#/components/schemas/"
 _BINARY = {"schema": {"type": "string", "format": "binary"}}

@@ -3,15 +3,18 @@
 import io
 import re
 from dataclasses import fields
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from pydantic_core import to_json
 
 from calipers.prediction import MEMBER, Prediction
 from calipers.serve._bodies import ARROW_STREAM, CSV, MEDIA_TYPES
-from calipers.serve._models import Served, ServedPrediction
 from calipers.serve._problems import HTTPProblem
+from calipers.serve._served import Served, ServedPrediction
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 _BYTES_A_NUMBER = 80  # in an array, and in the longest format: a quantile with its level in JSON
 _BYTES_A_ROW = 64
@@ -158,7 +161,7 @@ def as_frame(served: Served, answer: ServedPrediction, kept: Any = None) -> Any:
     return pd.concat([kept.reset_index(drop=True), frame], axis=1)
 
 
-def write_frame(frame: Any, kind: str) -> bytes:
+def write_frame(frame: "pd.DataFrame", kind: str) -> bytes:
     """Return a frame as CSV or Arrow IPC."""
     import pyarrow as pa
 

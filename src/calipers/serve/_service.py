@@ -17,10 +17,10 @@ from calipers.serve._batching import LARGE, Batcher, offload
 from calipers.serve._bodies import JSON, media_type
 from calipers.serve._guard import ACCOUNT, Account, read_body
 from calipers.serve._json import read_labels, read_request
-from calipers.serve._models import Columns, Piece, Served, ServedPrediction, join
 from calipers.serve._monitor import Monitor
 from calipers.serve._problems import HTTPProblem, problem_of_table
 from calipers.serve._schemas import AddressFields
+from calipers.serve._served import Columns, Piece, Served, ServedPrediction, join
 from calipers.serve._settings import ServerSettings
 from calipers.tables import Reserve, TableError, TableLimits
 
@@ -32,7 +32,7 @@ _LABELS_AT_A_TIME = 100
 
 
 @dataclass(frozen=True, eq=False)
-class _Table:
+class _RequestRows:
     """The rows and the query of a request, and the count of numbers in its response."""
 
     columns: Columns
@@ -141,7 +141,7 @@ class Service:
 
     def _read(
         self, served: Served, body: bytes, sent: str, fields: AddressFields | None, reserve: Reserve
-    ) -> _Table:
+    ) -> _RequestRows:
         """Return the rows and the query of a request."""
         limits = self._limits(len(served.inputs))
         if sent == JSON:
@@ -151,7 +151,7 @@ class Service:
             query, rows = request.to_query(), len(request.rows)
             numbers = self._checked(served, rows, query)
             reserve(responses.numbers_bytes(numbers, rows))
-            return _Table(
+            return _RequestRows(
                 bodies.columns_of(request.rows, served), rows, numbers, query, request.record
             )
         fields = fields or AddressFields.model_validate({})
@@ -161,7 +161,7 @@ class Service:
         reserve(responses.numbers_bytes(numbers, table.num_rows) + kept)
         frame = bodies.frame_of(table)
         columns, first = bodies.frame_columns(frame, served), frame if fields.keep else None
-        return _Table(columns, len(frame), numbers, query, fields.record, first)
+        return _RequestRows(columns, len(frame), numbers, query, fields.record, first)
 
     def _checked(self, served: Served, rows: int, query: Query) -> int:
         """Return the count of numbers in a response; refuse too many, and unsupported queries."""
@@ -178,7 +178,7 @@ class Service:
             raise HTTPProblem(422, str(error)) from None
         return numbers
 
-    async def _predict(self, served: Served, table: _Table) -> ServedPrediction:
+    async def _predict(self, served: Served, table: _RequestRows) -> ServedPrediction:
         """Queue a table piece by piece, so that other requests are handled in between."""
         answers = []
         size = self._settings.batch_rows
@@ -247,7 +247,7 @@ class Service:
 
 
 def _written(
-    served: Served, answer: ServedPrediction, table: _Table, key: str | None, kind: str
+    served: Served, answer: ServedPrediction, table: _RequestRows, key: str | None, kind: str
 ) -> bytes:
     if kind == JSON:
         return responses.as_json(served, answer, table.numbers, key)

@@ -7,6 +7,9 @@ from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
+if TYPE_CHECKING:
+    import pandas as pd
+
 if TYPE_CHECKING:  # the command line, which lists the formats, starts faster without them
     import numpy as np
     from numpy.typing import NDArray
@@ -61,7 +64,7 @@ class RowSource:
     rows: "NDArray[np.int64] | None" = None
 
     @cached_property
-    def frame(self) -> Any:
+    def frame(self) -> "pd.DataFrame":
         """The rows as a pandas frame, unless pandas cannot represent them (``TableError``)."""
         try:
             return self.table.to_pandas()

@@ -1,4 +1,4 @@
-"""Packing of a store into one file, small enough for a repository.
+"""A store as one compressed file, small enough for a repository.
 
 The predictions of a trial are rounded to a power of two that is at most a thousandth of a typical
 length: the width of its intervals, or four times the error of its points. They are then stored as

@@ -1,7 +1,7 @@
 """Baselines of the paper's related work: MC-dropout, and quantiles with certificates.
 
-Both train one network per trial with ``calipers_study.loop``, and validate it on a tenth of the
-training rows. LUBE is a loss, in ``calipers_study.lube``.
+Both train one network per trial with ``calipers_study.random_training``, and validate it on a tenth
+of the training rows. LUBE is a loss, in ``calipers_study.lube``.
 """
 
 from dataclasses import dataclass
@@ -12,7 +12,8 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
-from calipers_study.loop import (
+from calipers_study.measures import Prediction
+from calipers_study.random_training import (
     TrainingRows,
     dropout_output,
     hidden_layer,
@@ -20,7 +21,6 @@ from calipers_study.loop import (
     train_rows,
     with_level,
 )
-from calipers_study.measures import Prediction
 from calipers_study.settings import StudySettings
 from calipers_study.splits import Split
 

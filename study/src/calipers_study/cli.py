@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from calipers.cli import OnCluster, spread
+from calipers.cli import OnCluster, cluster_at
 
 app = typer.Typer(
     add_completion=False,
@@ -73,7 +73,7 @@ def run_command(
     from calipers_study.run import run
 
     methods, datasets = _sort_out(names or [], method, dataset)
-    with spread(cluster):
+    with cluster_at(cluster):
         report = run(
             methods,
             datasets,
@@ -100,7 +100,7 @@ def all_command(
     processes: Processes = 1,
 ) -> None:
     """Train everything that is missing, search, and write all tables and figures, with times."""
-    from calipers_study.whole import run_all
+    from calipers_study.full_study import run_all
 
     seconds = run_all(
         store=store, out=out, max_steps=max_steps or None, processes=processes, notify=typer.echo
@@ -126,9 +126,9 @@ def again_command(
     """Compare the cells of a second run with those of the store, in standard errors."""
     import tempfile
 
-    from calipers_study.again import again_markdown
     from calipers_study.archive import unpack
     from calipers_study.files import replace_file
+    from calipers_study.second_run import again_markdown
 
     with tempfile.TemporaryDirectory() as folder:
         if other.is_file():
@@ -228,7 +228,7 @@ def search_command(
 
     _, chosen = _sort_out([], None, [*(dataset or []), *(names or [])])
     protocol = Protocol(candidates, select, max_steps=max_steps or None)
-    with spread(cluster):
+    with cluster_at(cluster):
         found = search_settings(
             chosen,
             protocol,

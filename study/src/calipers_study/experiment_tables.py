@@ -8,11 +8,11 @@ import numpy as np
 from scipy import stats
 
 from calipers.datasets import CATALOGUE
-from calipers_study.beside import pm
+from calipers_study.bias import bias_lines
 from calipers_study.cells import SOURCES, Cell, Results, cells_of
 from calipers_study.extras import stored_rows
 from calipers_study.files import markdown_table
-from calipers_study.lean import lean_lines
+from calipers_study.further_tables import pm
 from calipers_study.measures import MEMBERS, measure_combined
 from calipers_study.settings import load_settings
 from calipers_study.store import Store, StoreEntry
@@ -202,7 +202,7 @@ def leans_markdown(store: Store, results: Found) -> str | None:
             f"With {title}, against the paper": [b for _, b in pairs],
             f"With {title}, against the run of the tables": [against(*pair) for pair in pairs],
         }.items():
-            lines += [f"{name}:", "", *lean_lines(cells), ""]
+            lines += [f"{name}:", "", *bias_lines(cells), ""]
     return "\n".join(lines) if lines else None
 
 

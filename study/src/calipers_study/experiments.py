@@ -27,8 +27,8 @@ class Variant:
     #: Keep the weights of the epoch with the best test error, to see how much that would flatter.
     best_epoch: bool = False
     draws: int = 1  #: How often all trials are drawn, with seeds from ``seed`` on.
-    #: Train without the bank, by the loop of ``calipers_study.plain`` ("numpy", for QD) or that of
-    #: ``calipers_study.points`` ("jax", for points).
+    #: Train without the bank, by the loop of ``calipers_study.numpy_training`` ("numpy", for QD) or
+    #: that of ``calipers_study.jax_training`` ("jax", for points).
     plain: str = ""
     #: "one", or training in two steps, first for points and then for intervals: all weights
     #: ("further") or the last layer alone ("frozen").

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from calipers.datasets import CATALOGUE
-from calipers_study.beside import baselines_markdown, future_markdown, shift_markdown
+from calipers_study.bias import bias_lines, standardised_difference
 from calipers_study.cells import (
     SOURCES,
     Cell,
@@ -21,8 +21,8 @@ from calipers_study.experiment_tables import (
     retries_markdown,
 )
 from calipers_study.files import markdown_table, replace_file, write_csv
+from calipers_study.further_tables import baselines_markdown, future_markdown, shift_markdown
 from calipers_study.layout import LAYOUTS, csv_rows, markdown, ours, values
-from calipers_study.lean import lean_lines, standardised_difference
 from calipers_study.measures import MEMBERS
 from calipers_study.methods import METHODS, paper_trials
 from calipers_study.sensitivity import failures_markdown
@@ -105,7 +105,7 @@ def summary(cells: list[Cell], results: dict[tuple[str, str], Results]) -> str:
     lines = ["# Agreement with the paper", "", share_reproduced(cells), ""]
     lines += [f"- {share_reproduced(cells, [layout.name])}" for layout in LAYOUTS]
     lines += ["", _by_chance(cells)]
-    lines += ["", "## All cells at once", "", *lean_lines(cells)]
+    lines += ["", "## All cells at once", "", *bias_lines(cells)]
     for word, title in (("worse", "Worse than published"), ("better", "Better than published")):
         lines += _listed([cell for cell in cells if cell.verdict == word], title)
     if short := list(_incomplete(results)):

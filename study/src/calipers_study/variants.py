@@ -15,13 +15,13 @@ from calipers.datasets import Dataset, load
 from calipers.networks import DenseFactory
 from calipers_study.attempts import TRIES, train_networks
 from calipers_study.experiments import Variant
+from calipers_study.jax_training import late_errors, standardised
 from calipers_study.jobs import Job, member_seeds
 from calipers_study.lube import CWC
 from calipers_study.measures import MEMBERS, measure, measure_combined, members
 from calipers_study.methods import METHODS, paper_trials
 from calipers_study.modules import Kaiming, LastLayerFactory
-from calipers_study.plain import outputs, train_plainly
-from calipers_study.points import late_errors, standardised
+from calipers_study.numpy_training import outputs, train_plainly
 from calipers_study.settings import StudySettings, load_settings, settings_record
 from calipers_study.splits import Split, paper_splits
 from calipers_study.store import StoreEntry

@@ -137,9 +137,9 @@ function update(changed = null) {
     state.sweep = null; // the cancelled request is made again later
     return;
   }
-  answering.run(askAnswer);
+  answering.run(fetchPrediction);
   const isSwept = changed !== null && changed === get("sweep-input").value;
-  if (!isSwept || !state.sweep || !covers(state.sweep, state.row[changed])) sweeping.run(askSweep);
+  if (!isSwept || !state.sweep || !covers(state.sweep, state.row[changed])) sweeping.run(fetchSweep);
   showCurl();
 }
 
@@ -161,7 +161,7 @@ async function guarded(work) {
   }
 }
 
-const askAnswer = (signal) =>
+const fetchPrediction = (signal) =>
   guarded(async () => {
     const more = state.model.any_coverage ? { members: true, density: POINTS } : {};
     const { predictions } = await post(path(), question([state.row], more), signal);
@@ -169,7 +169,7 @@ const askAnswer = (signal) =>
     showAnswer();
   });
 
-const askSweep = (signal) =>
+const fetchSweep = (signal) =>
   guarded(async () => {
     const column = state.inputs.find(({ name }) => name === get("sweep-input").value);
     const values = sweepValues(column, state.row[column.name], get("sweep").clientWidth);
@@ -293,7 +293,7 @@ function listen() {
   });
   get("members").addEventListener("change", () => state.answer && showAnswer());
   get("reset").addEventListener("click", reset);
-  get("sweep-input").addEventListener("change", () => sweeping.run(askSweep));
+  get("sweep-input").addEventListener("change", () => sweeping.run(fetchSweep));
   get("sweep").addEventListener("pointerdown", drag);
   get("sweep").addEventListener("pointermove", drag);
   get("filter").addEventListener("input", (event) => {

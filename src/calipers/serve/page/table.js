@@ -8,9 +8,9 @@ const SHOWN = 8;
 export class Scorer {
   #url = null;
 
-  // `ask()` returns the model's name, the coverage or null, and the limits.
-  constructor(ask) {
-    this.ask = ask;
+  // `selection()` returns the model's name, the coverage or null, and the limits.
+  constructor(selection) {
+    this.selection = selection;
     this.drop = document.getElementById("drop");
     this.input = document.getElementById("file");
     this.state = document.getElementById("table-state");
@@ -40,7 +40,7 @@ export class Scorer {
   }
 
   async score(file) {
-    const { model, coverage, limits } = this.ask();
+    const { model, coverage, limits } = this.selection();
     this.clear();
     if (file.size > limits.bytes) {
       this.tell(`${file.name} is larger than the ${(limits.bytes / 2 ** 20).toFixed(0)} MiB that the server accepts; use calipers predict instead.`, true);

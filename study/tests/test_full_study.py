@@ -6,7 +6,7 @@ import json
 import numpy as np
 import pytest
 
-from calipers_study import whole
+from calipers_study import full_study
 from calipers_study.cells import Results, collect
 from calipers_study.experiment_tables import experiments_markdown, leans_markdown
 from calipers_study.store import Store, StoreEntry
@@ -16,9 +16,11 @@ from calipers_study.times import time_markdown
 def test_stages_follow_each_other_and_are_timed(tmp_path, monkeypatch):
     done = []
     for name in ("run", "run_extras", "search_settings", "write_tables", "write_figures"):
-        monkeypatch.setattr(whole, name, lambda *_, name=name, **own: done.append((name, own)))
+        monkeypatch.setattr(full_study, name, lambda *_, name=name, **own: done.append((name, own)))
     lines = []
-    seconds = whole.run_all(store="s", out=tmp_path, max_steps=7, processes=3, notify=lines.append)
+    seconds = full_study.run_all(
+        store="s", out=tmp_path, max_steps=7, processes=3, notify=lines.append
+    )
     assert [name for name, _ in done] == [
         "run", "run_extras", "search_settings", "write_tables", "write_figures"
     ]  # fmt: skip
@@ -35,12 +37,12 @@ def test_a_sitting_that_is_stopped_leaves_its_time(tmp_path, monkeypatch):
         raise KeyboardInterrupt
 
     for name in ("run", "search_settings", "write_tables", "write_figures"):
-        monkeypatch.setattr(whole, name, lambda *_, **own: None)
-    monkeypatch.setattr(whole, "run_extras", stopped)
+        monkeypatch.setattr(full_study, name, lambda *_, **own: None)
+    monkeypatch.setattr(full_study, "run_extras", stopped)
     with pytest.raises(KeyboardInterrupt):
-        whole.run_all(out=tmp_path)
-    monkeypatch.setattr(whole, "run_extras", lambda **_: None)
-    whole.run_all(out=tmp_path)
+        full_study.run_all(out=tmp_path)
+    monkeypatch.setattr(full_study, "run_extras", lambda **_: None)
+    full_study.run_all(out=tmp_path)
     with (tmp_path / "stages.csv").open(newline="") as file:
         found = [(row["stage"], row["finished"]) for row in csv.DictReader(file)]
     assert found[:3] == [

@@ -3,10 +3,10 @@
 import os
 from collections import Counter
 
+from calipers_study.bias import bias_lines, standardised_difference
 from calipers_study.cells import Cell, cells_of, collect
 from calipers_study.experiment_tables import Found, against
 from calipers_study.files import markdown_table
-from calipers_study.lean import lean_lines, standardised_difference
 from calipers_study.store import Store, StoreError
 
 
@@ -41,7 +41,7 @@ def again_markdown(store: str | os.PathLike[str], other: str | os.PathLike[str])
         f"{counts[1]} by one to two, {counts[2]} by two to three, {counts[3]} by more. "
         f"{_failures(first, second)}",
         "",
-        *lean_lines(cells),
+        *bias_lines(cells),
     ]
     ranked = sorted(zip(distance, pairs, strict=True), key=lambda item: -item[0])
     rows = []

@@ -23,7 +23,7 @@ MEASURES = ("PICP", "MPIW", "MSE")
 
 
 @dataclass(frozen=True)
-class Lean:
+class Bias:
     """How our cells of one measure differ from the published ones."""
 
     metric: str  #: The measure.
@@ -56,7 +56,7 @@ def standardised_difference(cell: Cell) -> float:
     return ((mean or 0.0) - paper.mean) / error
 
 
-def leans(cells: Iterable[Cell]) -> list[Lean]:
+def biases(cells: Iterable[Cell]) -> list[Bias]:
     """Test every measure over all cells that have a number here and in the paper."""
     results = []
     compared = [c for c in cells if c.ours.mean is not None and c.published.metric in MEASURES]
@@ -74,7 +74,7 @@ def leans(cells: Iterable[Cell]) -> list[Lean]:
         means = np.array([z[datasets == name].mean() for name in np.unique(datasets)])
         means_above = int((means > 0).sum())
         results.append(
-            Lean(
+            Bias(
                 metric,
                 len(own),
                 sum(_relative(cell) > 0 for cell in own),
@@ -96,7 +96,7 @@ def _relative(cell: Cell) -> float:
     return (cell.ours.mean or 0.0) / cell.published.mean - 1
 
 
-def lean_lines(cells: Iterable[Cell]) -> list[str]:
+def bias_lines(cells: Iterable[Cell]) -> list[str]:
     """The tests as a Markdown table."""
     header = [
         "measure", "cells", "ours higher", "trainings x datasets", "ours higher", "p (signs)",
@@ -109,6 +109,6 @@ def lean_lines(cells: Iterable[Cell]) -> list[str]:
             f"{100 * one.relative:+.1f}%", f"{one.datasets}", f"{one.datasets_higher}",
             f"{one.dataset_p:.3f}",
         ]
-        for one in leans(cells)
+        for one in biases(cells)
     ]  # fmt: skip
     return markdown_table(header, rows)

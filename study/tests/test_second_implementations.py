@@ -9,8 +9,8 @@ import pytest
 
 from calipers import losses
 from calipers_study.attempts import TRIES
-from calipers_study.plain import loss_and_slope, outputs, train_plainly
-from calipers_study.points import LATE, late_errors, standardised
+from calipers_study.jax_training import LATE, late_errors, standardised
+from calipers_study.numpy_training import loss_and_slope, outputs, train_plainly
 from calipers_study.settings import load_settings
 from calipers_study.splits import Split
 

@@ -1,7 +1,7 @@
 import pytest
 
+from calipers_study.bias import biases, standardised_difference
 from calipers_study.cells import Cell, Estimate
-from calipers_study.lean import leans, standardised_difference
 from calipers_study.verdict import Published
 
 
@@ -21,7 +21,7 @@ def test_difference_by_hand():
 def test_small_differences_to_one_side_are_seen():
     names = ("boston", "concrete", "energy", "kin8nm", "naval", "power", "protein", "wine")
     cells = [made(name, "MVE", 1.02 + 0.001 * i) for i, name in enumerate(names)]
-    [found] = leans(cells)
+    [found] = biases(cells)
     assert (found.metric, found.cells, found.higher, found.groups) == ("MPIW", 8, 8, 8)
     assert found.sign_p == pytest.approx(2 / 2**8)
     assert found.t_p < 0.001
@@ -30,7 +30,7 @@ def test_small_differences_to_one_side_are_seen():
 
 def test_cells_of_the_same_networks_count_once():
     cells = [made("boston", method, 1.1) for method in ("SNM-QD+", "SEM-QD+", "QD+")]
-    [found] = leans([*cells, made("wine", "QD+", 0.9)])
+    [found] = biases([*cells, made("wine", "QD+", 0.9)])
     assert (found.cells, found.groups, found.groups_higher) == (4, 2, 1)
     assert (found.datasets, found.datasets_higher, found.dataset_p) == (2, 1, 1.0)
-    assert leans([made("boston", "MVE", 1.0, metric="failures")]) == []
+    assert biases([made("boston", "MVE", 1.0, metric="failures")]) == []
