@@ -16,7 +16,7 @@ from calipers.distributions import SplitNormal, SplitNormalMixture
 from calipers.heads import HEADS, Head
 from calipers.networks import MLP
 from calipers.objectives import LOSSES, Objective
-from calipers.prediction import Prediction, Query
+from calipers.prediction import Forward, Prediction, Query
 
 SMALL = {"network": MLP(hidden_layers=(8,), frequencies=0), "epochs": 150, "random_state": 0}
 
@@ -167,7 +167,7 @@ def test_a_loss_of_known_parts_needs_no_registration(data):
     assert model.score(*data) > 0.5
 
 
-def test_a_new_number_for_each_row_is_a_field_and_a_flag():
+def test_a_new_number_for_each_row_is_a_field_and_a_flag(data, monkeypatch):
     @dataclass(frozen=True)
     class WiderQuery(Query):
         median: bool = False
@@ -176,10 +176,19 @@ def test_a_new_number_for_each_row_is_a_field_and_a_flag():
     class WiderPrediction(Prediction):
         median: np.ndarray | None = None
 
-    asked = WiderQuery(median=True)
-    assert asked.needs_distribution
-    assert asked.size(members=10) == WiderQuery().size(members=10) + 1
-    levels = np.empty(0)
-    found = WiderPrediction(np.zeros(2), levels, levels, variance=np.ones(2), median=np.full(2, 3))
-    assert list(found.columns()) == ["prediction", "variance", "median"]
-    assert found[:1].median.tolist() == [3]
+    class WiderForward(Forward):
+        def answer(self, query):
+            found = vars(super().answer(query))
+            return WiderPrediction(**found, median=self.dist.ppf(0.5) if query.median else None)
+
+    query = WiderQuery(median=True, quantiles=(0.5,))
+    assert query.needs_distribution
+    assert query.size(members=10) == WiderQuery(quantiles=(0.5,)).size(members=10) + 1
+    monkeypatch.setattr("calipers.ensemble.Forward", WiderForward)
+    monkeypatch.setattr("calipers.ensemble.Prediction", WiderPrediction)
+    monkeypatch.setattr("calipers.ensemble._BLOCK", 64)  # several blocks, which are joined
+    model = IntervalRegressor(n_networks=4, cv=2, **SMALL).fit(*data)
+    found = model.query(data[0], query)
+    assert list(found.columns())[-2:] == ["quantile_0.5", "median"]
+    np.testing.assert_array_equal(found.median, found.quantiles[:, 0])
+    assert "median" not in model.query(data[0], WiderQuery()).columns()
