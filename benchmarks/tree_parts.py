@@ -6,10 +6,12 @@
 FOLDER has the tables that `benchmarks/peers_tables.py export FOLDER` writes, whose training rows
 of the first split are used. Prints the fraction of variance that all trees leave unexplained, and
 the squared error of a forest, two forests and boosted trees alone relative to that of all three,
-each with the weights that suit it. A quarter of at most 3,000 rows is for testing.
+each with the weights that suit it. A quarter of at most 3,000 rows is for testing. With
+``--trees 280 490 700`` it compares numbers of trees on tables of many inputs.
 """
 
 import argparse
+from functools import partial
 
 import numpy as np
 from _peers_frames import load_task
@@ -19,13 +21,14 @@ from calipers.preprocessing import TableEncoder, _trees, grow
 
 OF_FILES = ("boston", "concrete", "wine", "power", "protein", "auto", "biomass", "attrition")
 OF_FRAMES = ("stocks", "guns", "pitches")
+WIDE = ("attrition", "chicago", "guns", "hawks", "pitches", "earnings", "inspections")
 PARTS = {"all": (0, 1, 2), "a forest": (0,), "two forests": (0, 1), "boosted": (2,)}
 ROWS, TREES = 3000, 700
 
 
 def table(name):
     """Inputs and standardised targets."""
-    if name in OF_FRAMES:
+    if name not in (*OF_FILES, "chicago"):
         task = load_task(name, 0)
         X, y = np.asarray(TableEncoder().fit_transform(task.X), float), task.y
     else:
@@ -34,10 +37,22 @@ def table(name):
     return X, (y - y.mean()) / y.std()
 
 
+def errors_by_number(X, y, seed, numbers):
+    """Squared error of each number of trees on held-out rows, and the variance of these."""
+    test, train = held_out(y, seed)
+    forests = (grow(X[train], y[train], None, None, number, (seed, 0))[0] for number in numbers)
+    found = [np.mean((forest.predict(X[test]) - y[test]) ** 2) for forest in forests]
+    return [*found[::-1], y[test].var()]
+
+
+def held_out(y, seed):
+    """Rows for testing and for training."""
+    return np.split(np.random.default_rng(50 + seed).permutation(len(y)), [len(y) // 4])
+
+
 def errors(X, y, seed):
     """Squared error of each choice of parts on held-out rows, and the variance of these."""
-    order = np.random.default_rng(50 + seed).permutation(len(y))
-    test, train = np.split(order, [len(y) // 4])
+    test, train = held_out(y, seed)
     weigh, found = _trees._shares, []
     for parts in PARTS.values():
 
@@ -57,16 +72,21 @@ def main():
     """Print a line for each table, and geometric means."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seeds", type=int, default=3)
-    seeds, logs = parser.parse_args().seeds, []
-    print("| table | rows | left | " + " | ".join(list(PARTS)[1:]) + " |")
-    print("|---|---:|---:|" + "---:|" * (len(PARTS) - 1))
-    for name in (*OF_FILES, *OF_FRAMES):
+    parser.add_argument("--trees", type=int, nargs="+", help="numbers to compare, the last is 1")
+    options, logs = parser.parse_args(), []
+    numbers = sorted(options.trees or [])
+    columns = [f"{number} trees" for number in numbers[-2::-1]] if numbers else list(PARTS)[1:]
+    print("| table | rows | inputs | left | " + " | ".join(columns) + " |")
+    print("|---|---:|---:|---:|" + "---:|" * len(columns))
+    for name in WIDE if numbers else (*OF_FILES, *OF_FRAMES):
         X, y = table(name)
-        found = np.array([errors(X, y, seed) for seed in range(seeds)])
+        measure = partial(errors_by_number, numbers=numbers) if numbers else errors
+        found = np.array([measure(X, y, seed) for seed in range(options.seeds)])
         logs.append(np.log(found[:, 1:-1] / found[:, :1]).mean(axis=0))
         left = np.mean(found[:, 0] / found[:, -1])
-        print(f"| {name} | {len(y)} | {left:.3f} | {shown(logs[-1])} |", flush=True)
-    print(f"| {len(logs)} tables | | | {shown(np.mean(logs, axis=0))} |")
+        size = f"{len(y)} | {X.shape[1]}"
+        print(f"| {name} | {size} | {left:.3f} | {shown(logs[-1])} |", flush=True)
+    print(f"| {len(logs)} tables | | | | {shown(np.mean(logs, axis=0))} |")
 
 
 def shown(logs):

@@ -34,8 +34,8 @@ from calipers.networks import MLP, DenseFactory
 from calipers.preprocessing import Forest, grow, inputs_per_split
 from calipers.training import expanded
 
-TREES = 700  # grown with trees="auto" for tables of few inputs
-_FEW_PER_SPLIT, _FEWEST_TREES = 10, 140  # if a split looks at more inputs, fewer trees are grown
+TREES = 700  # grown with trees="auto", unless there are very many inputs
+_FEW_PER_SPLIT, _FEWEST_TREES = 40, 140  # if a split looks at more inputs, fewer trees are grown
 # Trees are used if their squared error is at most ``WORSE`` times that of networks after a short
 # trial, and ``LONG_WORSE`` times after a fraction ``LONG`` of all epochs, which may teach more.
 WORSE, LONG, LONG_WORSE = 1.05, 0.3, 1.2
