@@ -1,7 +1,7 @@
 """Tables as pandas frames, the description of a column, and the error that names a place."""
 
 import sys
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Self
 
@@ -99,11 +99,12 @@ def describe_numbers(values: NDArray[Any], names: Sequence[str]) -> tuple[Column
     )
 
 
-def check_names(present: Collection[str], names: Sequence[str]) -> None:
+def check_names(present: Iterable[str], names: Sequence[str]) -> None:
     """Refuse a table with the columns ``present`` that lacks one of ``names``."""
-    lacking = [name for name in names if name not in present]
+    known = dict.fromkeys(present)  # in their order
+    lacking = [name for name in names if name not in known]
     if lacking:
-        shown = ", ".join(f"{name!r}{did_you_mean(name, present)}" for name in lacking[:5])
+        shown = ", ".join(f"{name!r}{did_you_mean(name, known)}" for name in lacking[:5])
         more = f" and {len(lacking) - 5} more" if len(lacking) > 5 else ""
         columns = "column" if len(lacking) == 1 else "columns"
         raise DataError(f"the table lacks the {columns} {shown}{more}")

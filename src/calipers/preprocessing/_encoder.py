@@ -241,7 +241,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         """Index, encoder and values of each column: only of those ``used``, or of all present."""
         check_is_fitted(self, "columns_")
         frame = as_frame(X, self.columns_)
-        check_names(list(map(str, frame)), [column.name for column in self.columns_ if column.used])
+        check_names(map(str, frame), [column.name for column in self.columns_ if column.used])
         for i, (column, encoder) in enumerate(zip(self.columns_, self._encoders, strict=True)):
             if column.used or (not used and column.name in frame):
                 yield i, encoder, encoder.read(frame[column.name])

@@ -109,7 +109,7 @@ def pick_numbers(frame: "pd.DataFrame", names: Sequence[str]) -> "pd.DataFrame":
     import pandas as pd
 
     frame = as_frame(frame)
-    check_names(list(map(str, frame)), names)
+    check_names(map(str, frame), names)
     columns = {name: read_number(frame[name]) for name in names}
     for name, values in columns.items():
         missing = np.flatnonzero(np.isnan(values))
