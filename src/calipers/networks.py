@@ -337,9 +337,9 @@ class MLP(BaseEstimator):
     trees : int or "auto"
         Number of trees whose prediction is an additional input (for training rows, that of trees
         which have not seen them), rounded up to a multiple of 70; 0 for none. "auto" is 700, or
-        fewer with more than 256 inputs, in ``fit`` on 100 to 50,000 rows with neither ``epochs`` nor
-        a ``time_budget``, if the trees predict held-out rows better or not much worse than networks
-        in short trials; otherwise 0.
+        fewer with more than 256 inputs, in ``fit`` on 100 to 50,000 rows with neither ``epochs``
+        nor a ``time_budget``, if the trees predict held-out rows better or not much worse than
+        networks in short trials; otherwise 0.
 
     Examples
     --------

@@ -2,7 +2,7 @@
 
 Each module defines one command. Heavy libraries are imported inside the commands that need them,
 so that ``calipers --help`` responds at once. Other distributions add commands through entry points
-(see ``calipers.cli._plugins``); ``OnCluster`` and ``cluster_at`` give them the option ``--cluster``.
+(see ``calipers.cli._plugins``); ``OnCluster`` and ``cluster_at`` give them an option ``--cluster``.
 
 Exit codes: 0 for success, 1 for an error, 2 for wrong usage, 3 for an unusable table, 4 for an
 unusable model folder, 130 for an interrupt.
