@@ -623,7 +623,9 @@ def test_when_trees_are_tried(monkeypatch):
     own = IntervalRegressor()
     data = read_rows(own, X, y, None, None, reset=True)
     assert _wanted(own, data) == (700, False)
-    wide = [_wanted(own, data._replace(X=np.zeros((120, inputs))))[0] for inputs in (256, 1000, 2000)]
+    wide = [
+        _wanted(own, data._replace(X=np.zeros((120, inputs))))[0] for inputs in (256, 1000, 2000)
+    ]
     assert wide == [700, 210, 140]  # so that time does not grow with the inputs of a split
     assert _wanted(model(7), data) == (7, True)
     for few in ({"epochs": 100}, {"time_budget": 9.0}, {"network__frequencies": 0}):
