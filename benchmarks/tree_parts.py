@@ -14,7 +14,7 @@ import argparse
 from functools import partial
 
 import numpy as np
-from _peers_frames import load_task
+from _peers_frames import TABLES, load_task
 from _tables import read
 
 from calipers.preprocessing import TableEncoder, _trees, grow
@@ -28,7 +28,7 @@ ROWS, TREES = 3000, 700
 
 def table(name):
     """Inputs and standardised targets."""
-    if name not in (*OF_FILES, "chicago"):
+    if name in TABLES:
         task = load_task(name, 0)
         X, y = np.asarray(TableEncoder().fit_transform(task.X), float), task.y
     else:

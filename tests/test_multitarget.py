@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 from calipers import IntervalRegressor, bank, load, objectives
 from calipers._estimator import candidates, together
 from calipers.cli import app
+from calipers.cli._measures import measure_targets
 from calipers.multitarget import MultiTargetRegressor
 from calipers.networks import MLP
 from calipers.optimizers import Adam
@@ -227,6 +228,26 @@ def test_forged_folders_are_refused(model, tmp_path, spoil, message):
     write_model(tmp_path / "model", document, arrays)
     with pytest.raises(ModelFileError, match=message):
         MultiTargetRegressor.load(tmp_path / "model")
+
+
+def test_measures_of_all_targets_take_one_pass_through_the_networks(model, monkeypatch):
+    predict, passes = bank.Bank.predict, []
+
+    def counted(self, rows):
+        passes.append(len(rows))
+        return predict(self, rows)
+
+    monkeypatch.setattr(bank.Bank, "predict", counted)
+    found = measure_targets(model, X_TEST[:500], Y_TEST[:500], 0.9)
+    assert passes == [500, 500]  # those of price, and those of weight
+    assert list(found["targets"]) == ["price", "weight"]
+    levels = [row["coverage"] for row in found["targets"]["price"]["calibration"]]
+    assert levels == [0.5, 0.8, 0.9, 0.95, 0.99]  # and not that of the joint intervals
+    bounds = model.predict_interval(X_TEST[:500], 0.9, joint=True)
+    widths = np.ptp(bounds, axis=-1).mean(axis=0)
+    np.testing.assert_allclose(list(found["joint"]["mean_width"].values()), widths)
+    inside = (bounds[..., 0] <= Y_TEST[:500]) & (bounds[..., 1] >= Y_TEST[:500])
+    assert found["joint"]["coverage_rate"] == inside.all(axis=1).mean()
 
 
 def test_commands_take_several_targets(tmp_path, monkeypatch):

@@ -5,7 +5,7 @@ import pytest
 
 from calipers import IntervalRegressor, plots
 from calipers.aggregation import snm
-from calipers.bank import HISTORY_TYPE
+from calipers.bank import HISTORY_TYPE, Bank
 from calipers.importance import Importances
 from calipers.metrics import CalibrationCurve, GroupedCoverage, pit_band
 from calipers.networks import MLP
@@ -61,7 +61,7 @@ def test_mixture(ax):
     np.testing.assert_allclose(bounds, np.ravel(mixture.interval(0.95)))
 
 
-def test_a_model_and_rows(ax):
+def test_a_model_and_rows(ax, monkeypatch):
     X = np.linspace(0, 1, 60)[:, None]
     y = pd.Series(X[:, 0], name="price")
     network = MLP(hidden_layers=(4,), frequencies=0)
@@ -69,7 +69,11 @@ def test_a_model_and_rows(ax):
         network=network, n_networks=2, cv=2, epochs=5, bounds=None, random_state=0
     )
     model.fit(X, y)
-    given = plots.plot_intervals(model, X, y, coverage=0.8, ax=ax)
+    predict, passes = Bank.predict, []
+    with monkeypatch.context() as patch:
+        patch.setattr(Bank, "predict", lambda self, X: passes.append(len(X)) or predict(self, X))
+        given = plots.plot_intervals(model, X, y, coverage=0.8, ax=ax)
+    assert passes == [len(X)]
     assert given is drawn(ax)
     lines = given.collections[0].get_segments()
     expected = model.predict_interval(X[np.argsort(model.predict(X), kind="stable")], coverage=0.8)

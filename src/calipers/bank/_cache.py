@@ -87,15 +87,15 @@ def compiled(
     shapes = tuple((leaf.shape, leaf.dtype) for leaf in leaves)
     key = (*_identity(function), structure, shapes, device)
     with _lock:
-        entry = _compiled.setdefault(key, _Slot())
+        slot = _compiled.setdefault(key, _Slot())
         _compiled.move_to_end(key)
         if len(_compiled) > _MOST_IN_MEMORY:
             _compiled.popitem(last=False)
-    with entry.lock:  # a lock per program: others compile and run meanwhile
-        if entry.program is None:
+    with slot.lock:  # a lock per program: others compile and run meanwhile
+        if slot.program is None:
             with single_precision():
-                entry.program = _compile(function, arguments, donate, device, results)
-        return entry.program
+                slot.program = _compile(function, arguments, donate, device, results)
+        return slot.program
 
 
 def _identity(function: Any) -> tuple[Any, ...]:

@@ -30,7 +30,8 @@ def measure(
     The predictions also have intervals of the ``further`` coverages.
     """
     labelled = predict_labelled(model, X, y, coverage=coverage, levels=(*LEVELS, *further))
-    y, low_and_high = labelled.target, metrics.coverage_band(len(labelled), coverage)
+    y = labelled.target
+    low, high = metrics.coverage_band(len(y), coverage)
     levels = [level for level in labelled.levels.tolist() if level in (*LEVELS, coverage)]
 
     def at_level(level: float) -> dict[str, Any]:
@@ -43,18 +44,19 @@ def measure(
             "mean_width": metrics.mean_width(*bounds),
         }
 
-    own, bounds = at_level(coverage), (labelled.lower, labelled.upper)
+    table = [at_level(level) for level in levels]
+    own, bounds = table[levels.index(coverage)], (labelled.lower, labelled.upper)
     measures = {
         "rows": len(y),
         "coverage": coverage,
         "coverage_rate": own["observed"],
-        "by_chance": [float(end) for end in low_and_high],
+        "by_chance": [float(low), float(high)],
         "shared_rate": own["shared_rate"],
         "mean_width": own["mean_width"],
         "interval_score": metrics.interval_score(y, *bounds, coverage=coverage),
         "rmse": root_mean_squared_error(y, labelled.point),
         "mae": mean_absolute_error(y, labelled.point),
-        "calibration": [at_level(level) for level in levels],
+        "calibration": table,
         "unbounded": unbounded(model, levels),
         "on_one_row": on_one_row(model, [level for level in levels if level <= coverage]),
     }

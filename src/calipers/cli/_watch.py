@@ -111,12 +111,7 @@ class _Log:
     """
 
     def __init__(
-        self,
-        model: Any,
-        folder: str,
-        files: list[str],
-        out: str | None,
-        coverage: float,
+        self, model: Any, folder: str, files: list[str], out: str | None, coverage: float
     ) -> None:
         self.model, self.folder, self.out, self.added = model, folder, out, 0
         state = _state_of(model.about_.get("watched"), files)
