@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from copy import copy
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import cast
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import _safe_indexing, check_consistent_length, column_or_1d
 
 from calipers import metrics
@@ -90,8 +90,8 @@ class LabelledPrediction:
 
 def predict_labelled(
     model: IntervalRegressor,
-    X: Any,
-    y: Any,
+    X: ArrayLike,
+    y: ArrayLike,
     *,
     coverage: float | None = None,
     levels: Sequence[float] = _LEVELS,
@@ -147,7 +147,7 @@ def _pit(prediction: Prediction) -> FloatArray | None:
     return prediction.cdf_below + uniform * mass
 
 
-def _checked_target(X: Any, y: Any) -> FloatArray:
+def _checked_target(X: ArrayLike, y: ArrayLike) -> FloatArray:
     check_consistent_length(X, y)
     target = column_or_1d(y)
     if not len(target):

@@ -27,7 +27,7 @@ def listed(texts: Iterable[str]) -> str:
     return f"{', '.join(first)} and {last}" if first else last
 
 
-def few_digits(value: Any) -> str:
+def few_digits(value: object) -> str:
     """Return a value as text, numbers with four significant digits.
 
     >>> few_digits(1234.5678), few_digits(0.00012345), few_digits(12), few_digits("flat")

@@ -56,7 +56,7 @@ class Importances:
 
 def permutation_importance(
     model: IntervalRegressor,
-    X: Any,
+    X: ArrayLike,
     y: ArrayLike,
     *,
     coverage: float | None = None,
@@ -150,7 +150,7 @@ class Dependence:
 
 def dependence(
     model: IntervalRegressor,
-    X: Any,
+    X: ArrayLike,
     column: str | int,
     *,
     coverage: float | None = None,
@@ -263,7 +263,7 @@ def _position(table: Any, place: int, name: str) -> int:
     return place if isinstance(table, np.ndarray) else list(map(str, table.columns)).index(name)
 
 
-def _as_table(X: Any) -> Any:
+def _as_table(X: ArrayLike) -> Any:
     """Rows as a pandas frame or an array."""
     table = X.to_pandas() if hasattr(X, "to_pandas") else X
     return table if hasattr(table, "columns") else np.asarray(table)

@@ -377,12 +377,12 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
             check_is_fitted(self, "ensemble_")
         return replace(self.ensemble_, n_jobs=self.n_jobs, unsupported=self.unsupported)
 
-    def read(self, X: Any) -> tuple[FloatArray, NDArray[np.bool_]]:
+    def read(self, X: ArrayLike) -> tuple[FloatArray, NDArray[np.bool_]]:
         """Return inputs as the networks take them, and which values were not seen in training."""
         check_is_fitted(self, "ensemble_")
         return self.reader_.read_and_check(self, X)
 
-    def query(self, X: Any, query: Query) -> Prediction:
+    def query(self, X: ArrayLike, query: Query) -> Prediction:
         """Answer a query about some rows from one pass through the networks.
 
         Parameters
@@ -402,7 +402,7 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
         """
         return self._ensemble.predict(self.reader_.read(self, X), query)
 
-    def query_and_check(self, X: Any, query: Query) -> tuple[Prediction, NDArray[np.bool_]]:
+    def query_and_check(self, X: ArrayLike, query: Query) -> tuple[Prediction, NDArray[np.bool_]]:
         """Return the answer to a query and the mask of values that were not seen (``outside``)."""
         numbers, outside = self.read(X)
         return self._ensemble.predict(numbers, query), outside
@@ -520,7 +520,7 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
         """Each member's ``lower``, ``point`` and ``upper``, of shape (n_members, n_samples)."""
         return self._ensemble.members(self.reader_.read(self, X))
 
-    def outside(self, X: Any) -> NDArray[np.bool_]:
+    def outside(self, X: ArrayLike) -> NDArray[np.bool_]:
         """Mask of values not seen in training, of shape (n_samples, n_features), see ``inputs_``.
 
         They are numbers and dates outside the range of training; with a preprocessor also unseen
@@ -605,7 +605,7 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
         self.about_ = {**self.about_, "conformalized": summary}
         return self
 
-    def update(self, X: Any, y: Any, *, delay: int = 0) -> Learned:
+    def update(self, X: ArrayLike, y: ArrayLike, *, delay: int = 0) -> Learned:
         """Learn online from a stream of labelled rows, so that coverage is kept under drift.
 
         Intervals of every coverage, quantiles, densities and point predictions adapt to the recent

@@ -8,6 +8,7 @@ from typing import Any, Self
 
 import numpy as np
 import pandas as pd
+from numpy.typing import ArrayLike
 from skpro.distributions.base import BaseDistribution
 from skpro.regression.base import BaseProbaRegressor
 
@@ -58,7 +59,9 @@ class PredictiveDistribution(BaseDistribution):
         "broadcast_init": "off",
     }
 
-    def __init__(self, dist: Distribution, index: Any = None, columns: Any = None) -> None:
+    def __init__(
+        self, dist: Distribution, index: ArrayLike | None = None, columns: ArrayLike | None = None
+    ) -> None:
         self.dist = dist
         if index is not None and columns is None:
             columns = pd.RangeIndex(1)
@@ -75,26 +78,26 @@ class PredictiveDistribution(BaseDistribution):
     def _iat(self, rowidx: Any = None, colidx: Any = None) -> "PredictiveDistribution":
         return PredictiveDistribution(self.dist[np.array([rowidx])])
 
-    def _shaped(self, values: Any) -> Any:
+    def _shaped(self, values: FloatArray) -> FloatArray:
         """Reshape one value per row to the shape of this distribution."""
         return np.reshape(values, self.shape)
 
-    def _mean(self) -> Any:
+    def _mean(self) -> FloatArray:
         return self._shaped(self.dist.mean)
 
-    def _var(self) -> Any:
+    def _var(self) -> FloatArray:
         return self._shaped(self.dist.var)
 
-    def _pdf(self, x: Any) -> Any:
+    def _pdf(self, x: ArrayLike) -> FloatArray:
         return self._shaped(self.dist.pdf(np.ravel(x)))
 
-    def _log_pdf(self, x: Any) -> Any:
+    def _log_pdf(self, x: ArrayLike) -> FloatArray:
         return self._shaped(self.dist.logpdf(np.ravel(x)))
 
-    def _cdf(self, x: Any) -> Any:
+    def _cdf(self, x: ArrayLike) -> FloatArray:
         return self._shaped(self.dist.cdf(np.ravel(x)))
 
-    def _ppf(self, p: Any) -> Any:
+    def _ppf(self, p: ArrayLike) -> FloatArray:
         return self._shaped(self.dist.ppf(np.ravel(p)))
 
     def _spread(self) -> FloatArray:
@@ -104,10 +107,10 @@ class PredictiveDistribution(BaseDistribution):
             total += 2 * weight * (2 * level - 1) * self.dist.ppf(level)
         return total
 
-    def _energy_self(self) -> Any:
+    def _energy_self(self) -> FloatArray:
         return self._shaped(self._spread())
 
-    def _energy_x(self, x: Any) -> Any:
+    def _energy_x(self, x: ArrayLike) -> FloatArray:
         # So that skpro's CRPS, energy(x) - energy() / 2, is exactly the closed form.
         return self._shaped(self.dist.crps(np.ravel(x)) + self._spread() / 2)
 
@@ -164,7 +167,7 @@ class ProbaIntervalRegressor(BaseProbaRegressor):
         self.estimator = estimator
         super().__init__()
 
-    def _fit(self, X: Any, y: Any) -> Self:
+    def _fit(self, X: pd.DataFrame, y: pd.DataFrame) -> Self:
         from sklearn.base import clone
 
         estimator = IntervalRegressor() if self.estimator is None else clone(self.estimator)
@@ -175,16 +178,16 @@ class ProbaIntervalRegressor(BaseProbaRegressor):
         """Name of the target, as skpro keeps it."""
         return self._get_columns(method="predict")
 
-    def _predict(self, X: Any) -> pd.DataFrame:
+    def _predict(self, X: pd.DataFrame) -> pd.DataFrame:
         return pd.DataFrame(
             self.estimator_.predict(_named(X)), index=X.index, columns=self._target()
         )
 
-    def _predict_proba(self, X: Any) -> PredictiveDistribution:
+    def _predict_proba(self, X: pd.DataFrame) -> PredictiveDistribution:
         dist = self.estimator_.predict_dist(_named(X))
         return PredictiveDistribution(dist, index=X.index, columns=self._target())
 
-    def _predict_interval(self, X: Any, coverage: list[float]) -> pd.DataFrame:
+    def _predict_interval(self, X: pd.DataFrame, coverage: list[float]) -> pd.DataFrame:
         bounds = self.estimator_.predict_interval(_named(X), coverage=coverage)
         names = [self._target(), coverage, ["lower", "upper"]]
         # From (rows, bounds, coverages) to columns: lower and upper bound of each coverage.

@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple, cast
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from sklearn.model_selection import PredefinedSplit
 from sklearn.utils.validation import check_is_fitted
 
@@ -47,10 +47,10 @@ class Errors(NamedTuple):
 def upgrade_rows(
     model: Model,
     points: Any,
-    X: Any,
-    y: Any,
-    sample_weight: Any,
-    groups: Any,
+    X: ArrayLike,
+    y: ArrayLike,
+    sample_weight: ArrayLike | None,
+    groups: ArrayLike | None,
     *,
     adapt: float,
     fresh: bool,
@@ -177,7 +177,7 @@ def _read_as(model: Model, points: Model) -> Bank:
 
 
 def _add_points(
-    model: Model, regressor: Any, X: Any, data: TrainingRows, folds: list[Fold], fresh: bool
+    model: Model, regressor: Any, X: ArrayLike, data: TrainingRows, folds: list[Fold], fresh: bool
 ) -> TrainingRows:
     """Add a regressor's out-of-fold predictions to the rows as another input.
 

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.utils import _safe_indexing
@@ -18,7 +19,7 @@ from calipers._checks import FloatArray
 from calipers.crossfit import Fold
 
 
-def is_fitted(regressor: Any) -> bool:
+def is_fitted(regressor: object) -> bool:
     """Whether a regressor is fitted."""
     try:
         check_is_fitted(regressor)
@@ -29,7 +30,7 @@ def is_fitted(regressor: Any) -> bool:
     return True
 
 
-def points_of(regressor: Any, X: Any, rows: int) -> FloatArray:
+def points_of(regressor: Any, X: ArrayLike, rows: int) -> FloatArray:
     """Point predictions of a regressor, of shape (rows,)."""
     points = np.asarray(regressor.predict(X), dtype=np.float64)
     name = type(regressor).__name__
@@ -48,7 +49,9 @@ def points_of(regressor: Any, X: Any, rows: int) -> FloatArray:
     return points
 
 
-def fitted(regressor: Any, X: Any, y: FloatArray, weights: FloatArray | None, rows: Any) -> Any:
+def fitted(
+    regressor: Any, X: ArrayLike, y: FloatArray, weights: FloatArray | None, rows: Any
+) -> Any:
     """Fit a copy of a regressor on some rows, with their weights if it takes any."""
     options = {}
     if weights is not None and has_fit_parameter(regressor, "sample_weight"):
@@ -57,7 +60,7 @@ def fitted(regressor: Any, X: Any, y: FloatArray, weights: FloatArray | None, ro
 
 
 def cross_fitted_points(
-    regressor: Any, X: Any, y: FloatArray, weights: FloatArray | None, folds: Sequence[Fold]
+    regressor: Any, X: ArrayLike, y: FloatArray, weights: FloatArray | None, folds: Sequence[Fold]
 ) -> FloatArray:
     """Mean prediction of each row by copies that were not fitted on it; NaN if there is none."""
     total, count = np.zeros((2, len(y)))

@@ -35,7 +35,7 @@ def parameters_from_dict(document: Any, names: Sequence[str]) -> dict[str, Any]:
     return params
 
 
-def _plain(value: Any, place: str) -> None:
+def _plain(value: object, place: str) -> None:
     if isinstance(value, list) and place == "parameters.bounds":
         list_of(optional(number()), 2, 2)(value, place)
     elif isinstance(value, list):

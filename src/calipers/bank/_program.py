@@ -479,7 +479,7 @@ def _is_array_shape(leaf: object) -> bool:
     return isinstance(leaf, jax.ShapeDtypeStruct)
 
 
-def _name(part: Any) -> str | None:
+def _name(part: object) -> str | None:
     """Return the import path of a class or function of calipers or JAX; None for other code."""
     part = getattr(part, "__func__", part)
     module, name = getattr(part, "__module__", None), getattr(part, "__qualname__", None)

@@ -33,7 +33,7 @@ class Cluster(NamedTuple):
     threads: int
     processors: int  #: Number of distinct processor models; results have equal bits on one model.
 
-    def send(self, value: Any) -> Any:
+    def send(self, value: object) -> Any:
         """A future of a value that many tasks take as an argument."""
         return to_dask(self.client, value)
 
@@ -164,7 +164,7 @@ def _describe() -> dict[str, str]:
 _sent: WeakKeyDictionary[Any, dict[int, tuple[Any, Any, Any]]] = WeakKeyDictionary()
 
 
-def sender(backend: Any, owner: Any) -> Callable[[Any], Any]:
+def sender(backend: Any, owner: object) -> Callable[[Any], Any]:
     """A function that sends a value to a joblib backend, for many tasks to share.
 
     It returns a handle to pass as an argument of tasks, or in a list that is one; ``received``
@@ -193,7 +193,7 @@ def received(value: Any) -> Any:
     return value.result() if in_dask else value
 
 
-def _once(owner: Any, value: Any, client: Any, send: Callable[[Any, Any], Any]) -> Any:
+def _once(owner: object, value: object, client: Any, send: Callable[[Any, Any], Any]) -> Any:
     """The handle of a value, which is sent unless it has been."""
     sent = _sent.setdefault(owner, {})
     # A value must live as long as its id is used as a key, but a reference to the owner here would
@@ -208,7 +208,7 @@ def _once(owner: Any, value: Any, client: Any, send: Callable[[Any, Any], Any]) 
     return handle
 
 
-def to_dask(client: Any, value: Any) -> Any:
+def to_dask(client: Any, value: object) -> Any:
     """A future of a task that unpickles the value; scattered, it would be lost with its worker."""
     import cloudpickle
     import dask
@@ -224,7 +224,7 @@ class _InRay(NamedTuple):
     reference: Any
 
 
-def _to_ray(_: Any, value: Any) -> Any:
+def _to_ray(_: Any, value: object) -> Any:
     import ray
 
     return _InRay(ray.put(value))

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 
-def is_lazy(X: Any) -> bool:
+def is_lazy(X: object) -> bool:
     """Whether ``X`` is a Dask collection."""
     return hasattr(type(X), "__dask_graph__")
 

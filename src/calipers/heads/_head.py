@@ -138,7 +138,7 @@ def shares(raw: Sequence[Array]) -> Array:
     return (soft + SMALLEST_SHARE) / total
 
 
-def _is_symbol(raw: Any) -> bool:
+def _is_symbol(raw: object) -> bool:
     """Whether a value is one of a ``calipers.onnx`` graph, where arithmetic adds nodes."""
     return isinstance(raw, str)
 

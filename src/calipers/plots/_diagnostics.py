@@ -24,7 +24,7 @@ _LABELS = {
 
 def plot_intervals(
     model: IntervalRegressor,
-    X: Any,
+    X: ArrayLike,
     y: ArrayLike,
     *,
     coverage: float | None = None,
@@ -64,7 +64,7 @@ def plot_intervals(
 
 
 def plot_reliability(
-    model: IntervalRegressor, X: Any, y: ArrayLike, *, ax: Axes | None = None
+    model: IntervalRegressor, X: ArrayLike, y: ArrayLike, *, ax: Axes | None = None
 ) -> Axes:
     """Draw observed against nominal coverage of a model, with the range due to chance.
 

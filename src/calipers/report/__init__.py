@@ -7,7 +7,8 @@ it has text, tables, and charts that can be used with pointer and keyboard.
 
 import os
 from pathlib import Path
-from typing import Any
+
+from numpy.typing import ArrayLike
 
 from calipers._evaluation import predict_labelled
 from calipers._files import replace_file, require_folder
@@ -24,8 +25,8 @@ __all__ = ["write"]
 
 def write(
     model: IntervalRegressor,
-    X: Any,
-    y: Any,
+    X: ArrayLike,
+    y: ArrayLike,
     path: str | os.PathLike[str],
     *,
     title: str | None = None,

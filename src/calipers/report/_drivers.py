@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 from sklearn.utils import _safe_indexing
 
 from calipers._checks import FloatArray
@@ -32,7 +33,9 @@ class Drivers:
     curves: list[Dependence]  # by their importance for the interval score
 
 
-def find_drivers(model: IntervalRegressor, X: Any, labelled: LabelledPrediction) -> Drivers | None:
+def find_drivers(
+    model: IntervalRegressor, X: ArrayLike, labelled: LabelledPrediction
+) -> Drivers | None:
     """Return importances and dependence curves; None with too few rows or too many inputs."""
     used = sum(column.used for column in model.inputs_)
     measurable = len(labelled) >= _FEWEST_ROWS and np.isfinite(labelled.width).all()

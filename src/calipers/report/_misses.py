@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from calipers._evaluation import LabelledPrediction
 from calipers.regressor import IntervalRegressor
@@ -36,12 +36,12 @@ class Input:
             return np.array([value is None for value in self.cells], dtype=bool)
         return np.isnan(self.cells)
 
-    def write(self, value: Any) -> str:
+    def write(self, value: object) -> str:
         """Return a value as text."""
         return write_cell(value, self.kind)
 
 
-def read_inputs(model: IntervalRegressor, X: Any, outside: NDArray[np.bool_]) -> list[Input]:
+def read_inputs(model: IntervalRegressor, X: ArrayLike, outside: NDArray[np.bool_]) -> list[Input]:
     """Return the inputs that a model uses."""
     values = model.reader_.cells(model, X)
     return [

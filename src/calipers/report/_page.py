@@ -213,6 +213,6 @@ def training_range(column: Column) -> str:
     return f"{text}; also missing" if column.missing and text else text
 
 
-def _text(value: Any) -> str:
+def _text(value: object) -> str:
     """Return a setting as text; objects by the name of their class."""
     return json.dumps(value, default=lambda other: type(other).__name__)

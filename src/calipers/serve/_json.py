@@ -141,7 +141,7 @@ def read_labels(
     return pairs
 
 
-def _label(label: Any, place: str) -> tuple[str, NDArray[Any]]:
+def _label(label: object, place: str) -> tuple[str, NDArray[Any]]:
     if not isinstance(label, dict) or set(label) != {"id", "y"}:
         raise HTTPProblem(422, f"{place}: should be an object with id and y, and nothing else")
     key, y = label["id"], label["y"]

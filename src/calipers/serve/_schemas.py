@@ -20,7 +20,7 @@ MOST_COVERAGES, MOST_QUANTILES, MOST_POINTS = 32, 128, 1024
 MOST_LABELS, MOST_ID = 10_000, 64
 
 
-def _kind(rows: Any) -> str:
+def _kind(rows: object) -> str:
     """Whether rows are lists or objects, by the first one."""
     return "lists" if isinstance(rows, list) and rows and isinstance(rows[0], list) else "objects"
 

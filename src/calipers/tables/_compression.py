@@ -9,9 +9,12 @@ import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, BinaryIO, NoReturn
+from typing import TYPE_CHECKING, Any, BinaryIO, NoReturn
 
 from calipers.tables._source import TableError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 DAMAGED = (OSError, EOFError, ValueError, zlib.error, lzma.LZMAError)  # from damaged data
 
@@ -28,13 +31,13 @@ class Compression:
     open_to_write: Callable[[BinaryIO], Any]
 
 
-def _read_zstd(raw: BinaryIO) -> Any:
+def _read_zstd(raw: BinaryIO) -> "pa.CompressedInputStream":
     import pyarrow as pa
 
     return pa.CompressedInputStream(pa.PythonFile(raw, "r"), "zstd")
 
 
-def _write_zstd(raw: BinaryIO) -> Any:
+def _write_zstd(raw: BinaryIO) -> "pa.CompressedOutputStream":
     import pyarrow as pa
 
     return pa.CompressedOutputStream(pa.PythonFile(_Lasting(raw), "w"), "zstd")

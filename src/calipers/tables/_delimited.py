@@ -5,10 +5,14 @@ import io
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, BinaryIO, NoReturn, Self
+from typing import TYPE_CHECKING, BinaryIO, NoReturn, Self
 
 from calipers.tables._compression import TextStream
 from calipers.tables._source import TableError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    import pyarrow.csv
 
 DELIMITERS = ",;\t|"
 
@@ -26,7 +30,7 @@ class TextFormat:
     encoding: str = "utf-8"  #: Encoding of the characters.
 
 
-def text_tables(raw: BinaryIO, name: str, form: TextFormat, rows: int) -> Iterator[Any]:
+def text_tables(raw: BinaryIO, name: str, form: TextFormat, rows: int) -> Iterator["pa.Table"]:
     """Tables of up to ``rows`` rows from delimited text, with all columns as text."""
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -35,9 +39,9 @@ def text_tables(raw: BinaryIO, name: str, form: TextFormat, rows: int) -> Iterat
     stream = TextStream(raw, form.encoding, name)
     delimiter, header = _look(head := _head(stream), form.delimiter, name)
     aligned = f"{delimiter} " in head and ' "' in head  # columns are padded with spaces
-    invalid: list[Any] = []
+    invalid: list[pyarrow.csv.InvalidRow] = []
 
-    def keep(row: Any) -> str:
+    def keep(row: "pyarrow.csv.InvalidRow") -> str:
         invalid.append(row)
         return "error"
 
@@ -126,7 +130,7 @@ def _sniff(head: str) -> str:
     return best
 
 
-def _check_quotes(table: Any, quotes: int, seen: int, name: str) -> None:
+def _check_quotes(table: "pa.Table", quotes: int, seen: int, name: str) -> None:
     """Refuse a quotation mark that is never closed, which makes one value of all that follows."""
     if quotes % 2 and table.num_rows:
         last = table.slice(table.num_rows - 1).to_pylist()[0]
@@ -135,7 +139,7 @@ def _check_quotes(table: Any, quotes: int, seen: int, name: str) -> None:
 
 
 def _explain(
-    error: Exception, invalid: list[Any], columns: int, name: str, quotes: int
+    error: Exception, invalid: list["pyarrow.csv.InvalidRow"], columns: int, name: str, quotes: int
 ) -> NoReturn:
     """Raise a ``TableError`` that says what is wrong with text that pyarrow cannot read."""
     row, problem = None, f"cannot be read: {error}"
@@ -160,7 +164,7 @@ class TextWriter:
     The writer of pyarrow quotes all text, including numbers that are passed through as text.
     """
 
-    def __init__(self, out: Any, schema: Any, *, delimiter: str) -> None:
+    def __init__(self, out: BinaryIO, schema: "pa.Schema", *, delimiter: str) -> None:
         import pyarrow as pa
 
         self._out, self._delimiter = out, delimiter
@@ -172,10 +176,10 @@ class TextWriter:
     def __exit__(self, *_: object) -> None:
         """Leave the file open, since the caller opened it."""
 
-    def write_table(self, table: Any) -> None:
+    def write_table(self, table: "pa.Table") -> None:
         self._write([self._cells(column) for column in table.columns])
 
-    def _cells(self, column: Any) -> Any:
+    def _cells(self, column: "pa.Array | pa.ChunkedArray") -> "pa.Array | pa.ChunkedArray":
         import pyarrow as pa
         import pyarrow.compute as pc
 
@@ -188,7 +192,7 @@ class TextWriter:
         quoted = pc.binary_join_element_wise(mark, doubled, mark, pa.scalar("", text.type))
         return pc.fill_null(pc.if_else(needs_quotes, quoted, text), "")
 
-    def _write(self, cells: list[Any]) -> None:
+    def _write(self, cells: list["pa.Array | pa.ChunkedArray"]) -> None:
         import pyarrow as pa
         import pyarrow.compute as pc
 

@@ -10,13 +10,17 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from calipers._files import replacing
 from calipers.tables._compression import COMPRESSIONS, Compression
 from calipers.tables._delimited import TextFormat, TextWriter, text_tables
 from calipers.tables._excel import excel_tables
 from calipers.tables._source import STANDARD, TableError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
 
 Reader = Callable[[BinaryIO, str, TextFormat, int], Iterator[Any]]
 Writer = Callable[[Any, Any], AbstractContextManager[Any]]
@@ -45,7 +49,7 @@ class FileFormat:
         return self.magic is None
 
 
-def _parquet_tables(raw: BinaryIO, name: str, form: TextFormat, rows: int) -> Iterator[Any]:
+def _parquet_tables(raw: BinaryIO, name: str, form: TextFormat, rows: int) -> Iterator["pa.Table"]:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -56,7 +60,7 @@ def _parquet_tables(raw: BinaryIO, name: str, form: TextFormat, rows: int) -> It
             yield pa.Table.from_batches([batch])
 
 
-def _arrow_tables(raw: BinaryIO, name: str, form: TextFormat, rows: int) -> Iterator[Any]:
+def _arrow_tables(raw: BinaryIO, name: str, form: TextFormat, rows: int) -> Iterator["pa.Table"]:
     import pyarrow as pa
 
     with _reading("Arrow", name):
@@ -83,13 +87,13 @@ def _reading(what: str, name: str) -> Iterator[None]:
         raise TableError(problem, file=name) from None
 
 
-def _parquet_writer(out: Any, schema: Any) -> Any:
+def _parquet_writer(out: BinaryIO, schema: "pa.Schema") -> "pq.ParquetWriter":
     import pyarrow.parquet as pq
 
     return pq.ParquetWriter(out, schema)
 
 
-def _arrow_writer(out: Any, schema: Any) -> Any:
+def _arrow_writer(out: BinaryIO, schema: "pa.Schema") -> "pa.ipc.RecordBatchFileWriter":
     import pyarrow as pa
 
     return pa.ipc.new_file(out, schema)
@@ -184,7 +188,7 @@ def write_blocks(name: str) -> Iterator[Callable[[Any], None]]:
         assert make is not None  # noqa: S101 - names only select formats that can be written
         writer: Any = None
 
-        def write(table: Any) -> None:
+        def write(table: "pa.Table") -> None:
             nonlocal writer
             if writer is None:
                 writer = stack.enter_context(make(out, table.schema))

@@ -10,11 +10,11 @@ referenced twice. Dictionaries and views are then expanded within the remaining 
 
 import struct
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import ArrayLike
 
 from calipers.tables._source import (
     BODY,
@@ -35,7 +35,7 @@ _SCHEMA_BYTES = 2_048  # per allowed column: its name, and what pandas adds
 _DICTIONARY_WORK = 64  # bytes of dictionaries validated over all batches, in units of limits.body
 
 
-def read_arrow(body: bytes, limits: TableLimits, reserve: Reserve) -> Any:
+def read_arrow(body: bytes, limits: TableLimits, reserve: Reserve) -> pa.Table:
     """A stream or a file as a table of plain columns; extension types are left out."""
     try:
         # A file is a magic number followed by a stream.
@@ -56,7 +56,7 @@ def read_arrow(body: bytes, limits: TableLimits, reserve: Reserve) -> Any:
         raise _not_arrow(" ".join(str(error).split())[:300]) from None
 
 
-def _all_batches(reader: Any, limits: TableLimits) -> list[Any]:
+def _all_batches(reader: pa.RecordBatchStreamReader, limits: TableLimits) -> list[pa.RecordBatch]:
     """The batches, whose columns are checked to be as long as they claim; nothing is copied."""
     check_distinct(reader.schema.names, BODY)
     batches, rows = [], 0
@@ -76,11 +76,11 @@ class _Columns:
         self._available = limits.decoded
         self._work = _DICTIONARY_WORK * limits.body
 
-    def read(self, parts: list[Any], kind: Any) -> Any:
+    def read(self, parts: list[pa.Array], kind: pa.DataType) -> pa.ChunkedArray:
         """One column from its parts in the batches."""
         return pa.chunked_array([self._plain(part) for part in parts], None if parts else kind)
 
-    def _plain(self, array: Any) -> Any:
+    def _plain(self, array: pa.Array) -> pa.Array:
         """An array whose values share no bytes."""
         kind = array.type
         if pa.types.is_dictionary(kind):
@@ -97,7 +97,7 @@ class _Columns:
             return array.cast(pa.large_string() if kind == pa.string_view() else pa.large_binary())
         return array
 
-    def _take(self, sizes: Any) -> None:
+    def _take(self, sizes: ArrayLike) -> None:
         """Reserve the bytes of values before they are expanded."""
         total = int(np.sum(np.asarray(sizes, dtype=np.int64)))
         self._available -= total
@@ -109,7 +109,7 @@ class _Columns:
         self._reserve(total)
 
 
-def _bytes_by_row(values: Any) -> Any:
+def _bytes_by_row(values: pa.Array) -> pa.Array:
     """Upper bound of the bytes of each value of a plain array."""
     kinds = (pa.types.is_string, pa.types.is_large_string, pa.types.is_fixed_size_binary)
     if any(has(values.type) for has in (*kinds, pa.types.is_binary, pa.types.is_large_binary)):
@@ -117,7 +117,7 @@ def _bytes_by_row(values: Any) -> Any:
     return pa.array(np.full(len(values), 32))  # the widest number, a decimal
 
 
-def _view_lengths(array: Any) -> Any:
+def _view_lengths(array: pa.Array) -> ArrayLike:
     """Bytes of each value of a view: the first of the four integers that make up a view."""
     if not len(array):
         return 0
@@ -125,7 +125,7 @@ def _view_lengths(array: Any) -> Any:
     return views[array.offset : array.offset + len(array), 0]
 
 
-def _check_messages(stream: Any, limits: TableLimits) -> None:
+def _check_messages(stream: pa.Buffer, limits: TableLimits) -> None:
     """Refuse a stream with a message that could expand."""
     batches = 0
     for message in pa.ipc.MessageReader.open_stream(stream):

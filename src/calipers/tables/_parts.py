@@ -3,10 +3,14 @@
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from calipers.tables._read import find_files, visible_paths
 from calipers.tables._source import RowSource, TableError, check_distinct
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    import pyarrow.dataset as ds
 
 _LARGEST = 256 * 2**20  # bytes; larger files are divided
 _ROWS = 2**16  # of a block
@@ -16,8 +20,9 @@ class Part(NamedTuple):
     """Rows that one task reads."""
 
     name: str  # file name for the output of the task
-    fragment: Any  # a file or some of its row groups, with the values in the names of its folders
-    fields: list[Any]  # columns from names of folders such as ``year=2024``
+    # A file or some of its row groups, with the values in the names of its folders.
+    fragment: "ds.ParquetFileFragment"
+    fields: list["pa.Field"]  # columns from names of folders such as ``year=2024``
 
 
 def find_parts(names: Sequence[str]) -> tuple[list[Part], list[list[Any]]]:
@@ -73,7 +78,7 @@ def _checked(path: Path) -> list[Any]:
     return [str(path), status.st_size, status.st_mtime_ns]
 
 
-def _divided(fragment: Any, size: int) -> list[Any]:
+def _divided(fragment: "ds.ParquetFileFragment", size: int) -> list["ds.ParquetFileFragment"]:
     """A large file as runs of row groups; a small one whole, without opening it."""
     if size <= _LARGEST:
         return [fragment]

@@ -5,10 +5,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import pandas as pd
+    import pyarrow as pa
 
 if TYPE_CHECKING:  # the command line, which lists the formats, starts faster without them
     import numpy as np
@@ -39,7 +40,7 @@ class TableError(ValueError):
         place += "" if column is None else f", column {column!r}"
         super().__init__(f"{place}: {problem}")
 
-    def __reduce__(self) -> Any:
+    def __reduce__(self) -> tuple[Callable[[str], "TableError"], tuple[str]]:
         """Support pickling, so that the error can come from another machine."""
         make = partial(type(self), file=self.file, row=self.row, column=self.column)
         return make, (self.problem,)
@@ -57,7 +58,7 @@ class EncodedError(TableError):
 class RowSource:
     """Rows and the files that they come from."""
 
-    table: Any  #: The rows; all columns of text files are text.
+    table: "pa.Table"  #: The rows; all columns of text files are text.
     #: Each file, and the row of the table at which it begins; negative in a later block of it.
     files: tuple[tuple[str, int], ...]
     #: Which rows of the files these are, counted through all files; None for all.
