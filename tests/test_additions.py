@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 from calipers import IntervalRegressor, losses
 from calipers.aggregation import AGGREGATIONS, Aggregation
 from calipers.calibration import CALIBRATIONS, Calibration, Calibrator
+from calipers.calibration._level_map import Pieces
 from calipers.cli import app
 from calipers.distributions import SplitNormal, SplitNormalMixture
 from calipers.heads import HEADS, Head
@@ -144,6 +145,66 @@ def test_a_calibration(data, tmp_path, monkeypatch):
     session = runtime.InferenceSession(model.to_onnx(tmp_path / "model.onnx"))
     (lower,) = session.run(["lower"], {"X": data[0]})
     np.testing.assert_allclose(lower, model.predict_interval(data[0])[:, 0], rtol=1e-5, atol=1e-5)
+
+
+@dataclass(frozen=True)
+class Sided(Calibrator):
+    """A scale of the scores, twice as large where the first input is positive."""
+
+    scale: float
+    n_rows: int
+
+    kind: ClassVar[str] = "sided"
+    scores: ClassVar[np.ndarray] = np.zeros(1)
+
+    @classmethod
+    def from_scores(cls, scores, weights=None, strict=False, row_weight=None):
+        return cls(float(np.std(scores)), np.shape(scores)[-1])
+
+    @property
+    def level_map(self):
+        return self
+
+    def local(self, dist, X):
+        return np.where(X[:, 0] > 0, 2.0, 1.0)
+
+    def to_score(self, v, side):
+        return v * self.scale * side
+
+    def from_score(self, z, side):
+        return z / (self.scale * side)
+
+    def pieces_of_score(self, z, side):
+        zeros = np.zeros(np.broadcast_shapes(np.shape(z), np.shape(side)))
+        return Pieces(zeros, zeros, zeros + self.scale * side)
+
+    def supports(self, p, local=None):
+        return np.ones(np.shape(p), bool)
+
+    def to_arrays(self):
+        return {"scale": np.array(self.scale), "n_rows": np.array(self.n_rows)}
+
+    @classmethod
+    def from_arrays(cls, arrays):
+        return cls(float(arrays["scale"]), int(arrays["n_rows"]))
+
+
+def test_a_calibration_that_depends_on_the_row(data, tmp_path, monkeypatch):
+    monkeypatch.setitem(CALIBRATIONS, "sided", Sided)
+    usual = IntervalRegressor(calibration="map", n_networks=4, cv=2, **SMALL).fit(*data)
+    model = IntervalRegressor(calibration="sided", n_networks=4, cv=2, **SMALL).fit(*data)
+    ratio = np.divide(*(np.ptp(m.predict_interval(data[0]), axis=1) for m in (model, usual)))
+    positive = data[0][:, 0] > 0
+    assert ratio[positive].min() > 1.5 * ratio[~positive].max()
+    model.save(tmp_path / "model")
+    again = IntervalRegressor.load(tmp_path / "model")
+    assert np.array_equal(again.predict_interval(data[0]), model.predict_interval(data[0]))
+    shown = CliRunner().invoke(app, ["inspect", str(tmp_path / "model")])
+    assert "calibrated out of fold on 200 rows" in shown.output.lower()
+    with pytest.raises(ValueError, match="'sided', which depends on the row"):
+        model.to_onnx(tmp_path / "model.onnx")
+    model.conformalize(*data)
+    assert [type(c) for c in model.ensemble_.calibrations] == [Sided]
 
 
 def test_a_head_of_unknown_fields_is_refused_when_it_is_defined():

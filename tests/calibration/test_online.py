@@ -296,12 +296,10 @@ def test_refuses_stored_states_that_are_none(name, value, message):
 
 
 def test_refuses_a_stored_state_of_other_inputs():
-    from calipers._serialization.ensembles import check_inputs
-
     state = AdaptiveCoverage.start(50, np.zeros(2), np.ones(2))
-    check_inputs(state, 2)
+    state.check_inputs(2)
     with pytest.raises(SchemaError, match="of 3 inputs, or none"):
-        check_inputs(state, 3)
+        state.check_inputs(3)
 
 
 def test_a_row_of_no_scale_does_not_end_a_stream():

@@ -22,7 +22,6 @@ from calipers.calibration import (
     Calibrator,
     DensityRatio,
     Subgroups,
-    WidthCalibration,
     rows_needed,
 )
 from calipers.ensemble import Ensemble
@@ -47,8 +46,8 @@ def conformal_ensemble(
     if model.reader_.forest is not None:  # users' functions do not expect its predictions
         row_weight = None if row_weight is None else WithoutTreePredictions(row_weight)
         by = WithoutTreePredictions(by) if callable(by) else by
-    before = model._ensemble.calibrations  # a correction by width is kept: it maps no levels
-    kept = before if keep else tuple(c for c in before if c.kind == WidthCalibration.kind)
+    before = model._ensemble.calibrations
+    kept = before if keep else tuple(c for c in before if c.corrects_by)
     base = replace(model._ensemble, calibrations=kept).taking(y)
     dist = base.calibrated(numbers)
     scores = base.scores(dist, y, np.random.default_rng(_seed(model.random_state)))
@@ -66,7 +65,7 @@ def conformal_ensemble(
         )
     else:
         kind = CALIBRATIONS[model.calibration]
-        make = kind if hasattr(kind, "from_scores") else Calibration
+        make = Calibration if kind.corrects_by else kind
         options = {} if labels is None else {"units": labels}
         calibration = make.from_scores(
             scores, weights, strict=True, row_weight=row_weight, **options
@@ -80,9 +79,7 @@ def conformal_ensemble(
         about["groups"] = len(np.unique(labels))
     if shifted_to is not None and weights is not None:
         about["largest_ratio"] = float(weights.max())
-    if isinstance(calibration, CalibrationBy):
-        about["kinds"] = len(calibration.place)
-        about["kinds_with_a_guarantee"] = int((calibration.place > 0).sum())
+    about |= calibration.about()
     return replace(base, calibrations=(*base.calibrations, calibration)), about
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from calipers._schema import SchemaError, arrays_under, refuse, within
+from calipers._schema import SchemaError, arrays_under, refuse
 from calipers._serialization import banks
 from calipers._serialization.model_schema import COLUMN, CUSTOM, check_ensemble
 from calipers._serialization.old_models import current_ensemble
@@ -15,14 +15,11 @@ from calipers.bank import BankPoints, ColumnPoints, Upgraded
 from calipers.calibration import (
     CALIBRATIONS,
     AdaptiveCoverage,
-    CalibrationBy,
     Calibrator,
     DensityRatio,
 )
 from calipers.distributions import Support, TargetMap
 from calipers.ensemble import Ensemble
-
-_LAST = 40.0  # normal score beyond which probabilities are 0 in double precision
 
 
 def ensemble_to_dict(ensemble: Ensemble) -> tuple[dict[str, Any], banks.Arrays]:
@@ -77,7 +74,7 @@ def ensemble_from_dict(
     if document["points"] not in (None, COLUMN, CUSTOM):
         banks.check_bank(document["points"], arrays_under(arrays, "points."))
     calibrations = calibrations_from_dict(document, arrays)
-    stretch = float(np.prod([_stretch(calibration) for calibration in calibrations]))
+    stretch = float(np.prod([calibration.reach() for calibration in calibrations]))
     bank = banks.bank_from_arrays(document["program"], arrays, network, largest, stretch)
     source = document["points"] and _points_from_dict(
         document["points"], arrays_under(arrays, "points."), network, points, largest, len(bank)
@@ -111,28 +108,6 @@ def ensemble_from_dict(
 def support_from_dict(document: Mapping[str, Any]) -> Support:
     """The support of a stored ensemble; without one, every number is possible."""
     return Support.from_dict(document["support"]) if "support" in document else Support()
-
-
-def check_inputs(calibration: Calibrator, inputs: int) -> None:
-    """Refuse a calibration whose inputs are not those of the model."""
-    if isinstance(calibration, AdaptiveCoverage):
-        size = len(calibration.shift.center)
-        if size not in (0, inputs):
-            refuse("array 'shift.center'", f"of {inputs} inputs, or none", size)
-    elif isinstance(calibration, CalibrationBy):
-        within("by.columns", calibration.subgroups.columns, 0, inputs - 1)
-    elif isinstance(calibration.row_weight, DensityRatio):
-        size = len(calibration.row_weight.center)
-        if size != inputs:
-            refuse("array 'ratio.center'", f"of {inputs} inputs", size)
-
-
-def _stretch(calibration: Calibrator) -> float:
-    """Largest shift of a calibrated value, in scales of its row's distribution; at least 1."""
-    maps = getattr(calibration, "maps", [getattr(calibration, "level_map", calibration)])
-    ends = [_LAST * m.tail_slope + np.abs(m.scores).max() for m in maps if hasattr(m, "tail_slope")]
-    shift = calibration.shift.reach if isinstance(calibration, AdaptiveCoverage) else 0.0
-    return float(max([1.0, *ends])) + shift
 
 
 def _has_code(calibration: Calibrator) -> bool:

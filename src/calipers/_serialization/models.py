@@ -184,4 +184,4 @@ def _check_fit(model: Any, reader: Inputs, ensemble: Ensemble, document: Any) ->
         size = ensemble.bank.program.in_size
         schema.refuse("ensemble.program.in_size", f"{reader.width}, the number of inputs", size)
     for calibration in ensemble.calibrations:
-        ensembles.check_inputs(calibration, reader.width)
+        calibration.check_inputs(reader.width)

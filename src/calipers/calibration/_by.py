@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from calipers._checks import BoolArray, FloatArray, IntArray
-from calipers._schema import array_of, arrays_under, refuse
+from calipers._schema import array_of, arrays_under, refuse, within
 from calipers.calibration._calibrated import CalibratedMixture
 from calipers.calibration._level_map import Pieces
 from calipers.calibration._protocol import Calibrator
@@ -222,6 +222,17 @@ class CalibrationBy(Calibrator):
 
     def fixed_scores(self, v: FloatArray) -> NoReturn:
         raise ValueError("a model conformalized by subgroups of rows cannot be exported to ONNX")
+
+    def about(self) -> dict[str, Any]:
+        """Number of subgroups, and of those with a map of their own."""
+        own = int((self.place > 0).sum())
+        return {"kinds": len(self.place), "kinds_with_a_guarantee": own}
+
+    def reach(self) -> float:
+        return max(calibration.reach() for calibration in self.maps)
+
+    def check_inputs(self, inputs: int) -> None:
+        within("by.columns", self.subgroups.columns, 0, inputs - 1)
 
     def to_arrays(self) -> dict[str, NDArray[Any]]:
         arrays: dict[str, NDArray[Any]] = {

@@ -176,6 +176,14 @@ class AdaptiveCoverage(Calibrator):
                 state.levels.learn(z[labelled], ends[labelled], size[labelled], past)
         return Learned(state, moved, target, knots)
 
+    def reach(self) -> float:
+        return super().reach() + self.shift.reach
+
+    def check_inputs(self, inputs: int) -> None:
+        size = len(self.shift.center)
+        if size not in (0, inputs):
+            refuse("array 'shift.center'", f"of {inputs} inputs, or none", size)
+
     def fixed_scores(self, v: FloatArray) -> FloatArray:
         raise ValueError(
             "a model that was updated online cannot be exported to ONNX: its correction changes "

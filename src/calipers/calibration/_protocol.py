@@ -7,20 +7,28 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from calipers._checks import FloatArray
+from calipers._schema import refuse
 from calipers.calibration._calibrated import CalibratedMixture, Unsupported
 from calipers.calibration._level_map import LevelMap
+from calipers.calibration._ratio import DensityRatio
 from calipers.distributions import SplitNormalMixture
+
+_LAST = 40.0  # normal score beyond which probabilities are 0 in double precision
 
 
 class Calibrator(Protocol):
     """A correction of predictive distributions, learned from held-out rows.
 
     A subclass must have a ``kind``, ``n_rows``, a ``level_map``, ``to_arrays`` and ``from_arrays``.
-    The other methods follow from these where one map serves all rows.
+    The other methods follow from these where one map serves all rows. Where the map depends on the
+    row, ``local`` says on what.
     """
 
     kind: ClassVar[str]  #: Key in ``CALIBRATIONS``.
     in_fit: ClassVar[bool] = True  #: Whether it may be the ``calibration`` of an estimator.
+    #: What it corrects scores by before levels are mapped, such as the predicted width; empty if it
+    #: maps levels. ``conformalize`` replaces maps of levels, but no such correction.
+    corrects_by: ClassVar[str] = ""
     strict: bool = False  #: Whether the guarantee of split conformal prediction holds.
     #: Function that returns the weights of new rows. It is not stored; ``load`` takes it again.
     row_weight: Callable[[FloatArray], FloatArray] | None = None
@@ -58,7 +66,30 @@ class Calibrator(Protocol):
 
         Raises ValueError if scores depend on the row.
         """
+        if type(self).local is not Calibrator.local:
+            raise ValueError(
+                f"a model with the calibration {self.kind!r}, which depends on the row, cannot be "
+                "exported to ONNX"
+            )
         return self.level_map.to_score(v, None)
+
+    def about(self) -> dict[str, Any]:
+        """Facts for the summary of ``conformalize``, as plain JSON."""
+        return {}
+
+    def reach(self) -> float:
+        """Largest shift of a calibrated value, in scales of its row's distribution; at least 1."""
+        slope = getattr(self.level_map, "tail_slope", None)
+        if slope is None:
+            return 1.0
+        return max(1.0, float(_LAST * slope + np.abs(self.level_map.scores).max()))
+
+    def check_inputs(self, inputs: int) -> None:
+        """Raise ``SchemaError`` if it depends on other inputs than those of the model."""
+        if isinstance(self.row_weight, DensityRatio):
+            size = len(self.row_weight.center)
+            if size != inputs:
+                refuse("array 'ratio.center'", f"of {inputs} inputs", size)
 
     def to_arrays(self) -> dict[str, NDArray[Any]]:
         """State to store, as plain arrays."""

@@ -69,6 +69,7 @@ class WidthCalibration(Calibrator):
     n_rows: int  #: Number of calibration rows.
 
     kind: ClassVar[str] = "width"
+    corrects_by: ClassVar[str] = "predicted width"
 
     @classmethod
     def from_widths(

@@ -136,13 +136,16 @@ def _networks(facts: dict[str, Any]) -> str:
 def _calibration(calibrations: list[dict[str, Any]]) -> str:
     if not calibrations:
         return "Not calibrated: intervals are those of the networks"
+    from calipers.calibration import CALIBRATIONS
+
+    corrects_by = [CALIBRATIONS[c["kind"]].corrects_by for c in calibrations]
     texts = [
         f"{'conformalized on' if c['strict'] else 'calibrated out of fold on'} {c['rows']:,} rows"
-        for c in calibrations
-        if c["kind"] != "width"
+        for c, correction in zip(calibrations, corrects_by, strict=True)
+        if not correction
     ]
-    by_width = ", by predicted width first" if len(texts) < len(calibrations) else ""
-    return f"{' and '.join(texts).capitalize()}{by_width}"
+    first = "".join(f", by {correction} first" for correction in corrects_by if correction)
+    return f"{' and '.join(texts).capitalize()}{first}"
 
 
 def _changed(settings: dict[str, Any]) -> str:

@@ -176,8 +176,7 @@ def _interval(
         density = Parts(*(Value(side, graph) for side in sides))
     parts = _members(graph, density, len(ensemble.bank))
     scores, step = [score[:, None] for score in _scores(ensemble, coverages)], None
-    by_width = ensemble.calibrations[0] if ensemble.calibrations else None
-    if isinstance(by_width, WidthCalibration):
+    if by_width := _by_width(ensemble):
         scores = [score * by_width.factor for score in scores]
         step = quantiles.width_steps(graph, by_width.edges, parts)
     low = lower_quantile(graph, scores[0], parts, step)
@@ -187,10 +186,16 @@ def _interval(
     return [graph("Transpose", bound) for bound in bounds], [tail.tolist() for tail in tails]
 
 
+def _by_width(ensemble: Ensemble) -> WidthCalibration | None:
+    """The first calibration if it is one by width, which has a form of its own."""
+    first = next(iter(ensemble.calibrations), None)
+    return first if isinstance(first, WidthCalibration) else None
+
+
 def _scores(ensemble: Ensemble, coverages: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Normal scores of the bounds of each coverage, before any calibration by width."""
     low, high = ndtri((1 - coverages) / 2), -ndtri((1 - coverages) / 2)
-    maps = [c for c in ensemble.calibrations if not isinstance(c, WidthCalibration)]
+    maps = ensemble.calibrations[1:] if _by_width(ensemble) else ensemble.calibrations
     for number, calibration in enumerate(reversed(maps)):
         supported = calibration.supports((1 - coverages) / 2)
         if number == 0 and not supported.all():
