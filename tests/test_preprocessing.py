@@ -417,6 +417,16 @@ class TestOnce:
         encoder.transform_and_check(text)
         assert sorted(read) == sorted(set(text) - {"key"})
 
+    def test_columns_that_may_be_in_thousands_take_one_more_reading_of_all(self, text, monkeypatch):
+        read, original = [], _kinds.as_text
+        monkeypatch.setattr(
+            _kinds, "as_text", lambda s, **k: read.append(s.name) or original(s, **k)
+        )
+        masses = {f"mass {i}": [f"{1 + j % 8}.125" for j in range(len(text))] for i in range(4)}
+        TableEncoder().fit(text.assign(**masses))
+        assert read.count("cost") == 2
+        assert [read.count(name) for name in masses] == [3, 3, 3, 3]
+
     def test_typed_frames_teach_the_same(self, text):
         encoder = TableEncoder()
         typed = encoder.fit_typed(text)

@@ -14,7 +14,13 @@ from calipers._progress import progress
 from calipers._text import counted, did_you_mean
 from calipers.cli._options import OnMissing
 from calipers.multitarget import MultiTargetRegressor
-from calipers.preprocessing import DataError, as_text, is_in_thousands, learn_number
+from calipers.preprocessing import (
+    DataError,
+    as_text,
+    has_decimal_comma,
+    learn_number,
+    may_be_in_thousands,
+)
 from calipers.storage import read_model
 from calipers.tables import TableError, find_files, read_table
 
@@ -92,9 +98,9 @@ def _numbers(frame: "pd.DataFrame", name: str, kind: str | None) -> tuple[Any, s
     if name not in frame:
         hint = did_you_mean(name, frame) + _columns(frame)
         raise DataError(f"there is no column {name!r}{hint}")
-    others = (frame[other] for other in frame if other != name)
-    if kind is None and is_in_thousands(frame[name], others):
-        kind = "number 1.234,5"
+    if kind is None and may_be_in_thousands(frame[name]):
+        others = (frame[other] for other in frame if other != name)
+        kind = "number 1.234,5" if any(map(has_decimal_comma, others)) else None
     return learn_number(frame[name], kind)
 
 

@@ -36,7 +36,10 @@ from calipers.preprocessing._forest import (
     center_and_scale as center_and_scale,
     standardised as standardised,
 )
-from calipers.preprocessing._kinds import is_in_thousands as is_in_thousands
+from calipers.preprocessing._kinds import (
+    has_decimal_comma as has_decimal_comma,
+    may_be_in_thousands as may_be_in_thousands,
+)
 from calipers.preprocessing._learn import (
     as_numbers as as_numbers,
     learn_number as learn_number,

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cache
 from numbers import Integral
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
@@ -16,7 +17,7 @@ from calipers._text import did_you_mean
 from calipers.preprocessing._column import Column, DataError, as_frame, check_kind, check_names
 from calipers.preprocessing._document import check_table
 from calipers.preprocessing._encoders import ENCODERS, Encoder
-from calipers.preprocessing._kinds import is_in_thousands
+from calipers.preprocessing._kinds import has_decimal_comma, may_be_in_thousands
 from calipers.preprocessing._learn import kind_of, learn
 
 if TYPE_CHECKING:
@@ -143,9 +144,14 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         self._validate_params()
         kinds = self._checked_kinds(frame)
         learnt = []
-        for name, series in frame.items():
-            others = (frame[other] for other in frame if other != name)
-            grouped = name not in kinds and is_in_thousands(series, others)
+        columns = dict(frame.items())
+        has_comma = cache(lambda name: has_decimal_comma(columns[name]))
+        for name, series in columns.items():
+            grouped = (
+                name not in kinds
+                and may_be_in_thousands(series)
+                and any(has_comma(other) for other in columns if other != name)
+            )
             kind = "number 1.234,5" if grouped else kinds.get(str(name))
             result = learn(series, kind, self.max_categories, self.min_frequency)
             if grouped:

@@ -1,7 +1,7 @@
 """Detection of the kind of a column, from its type or from the meaning of all of its text."""
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import date, time
 from functools import cached_property
@@ -252,21 +252,30 @@ def _counts_rows(values: FloatArray, distinct: int, name: str) -> bool:
 _ROW_NUMBERS = DetectedKind("identifier", note=row_identifier("a different integer in each row"))
 
 
-def is_in_thousands(series: "pd.Series[Any]", others: Iterable[Any]) -> bool:
-    """Whether points in a column of text separate thousands, as other columns show.
+def may_be_in_thousands(series: "pd.Series[Any]") -> bool:
+    """Whether the points in a column of text may separate thousands.
 
     ``17.195`` alone has three decimals; in every row, next to a column with ``71,2``, it has none.
 
     >>> import pandas as pd
     >>> price, size = pd.Series(["17.195", "147.242"]), pd.Series(["71,2", "9,5"])
-    >>> is_in_thousands(price, [size]), is_in_thousands(price, [price])
+    >>> may_be_in_thousands(price), may_be_in_thousands(size)
     (True, False)
     """
     first = next((value for value in series.iloc[:20] if isinstance(value, str)), "")
     if not re.match(_IN_THOUSANDS, first.strip()) or type_of(series) is not None:
         return False
-    if not all_match(Texts.of(series).words, _IN_THOUSANDS):
+    return all_match(Texts.of(series).words, _IN_THOUSANDS)
+
+
+def has_decimal_comma(series: "pd.Series[Any]") -> bool:
+    """Whether a column is text of numbers with a decimal comma.
+
+    >>> import pandas as pd
+    >>> has_decimal_comma(pd.Series(["71,2", "9,5"])), has_decimal_comma(pd.Series(["17.195"]))
+    (True, False)
+    """
+    if type_of(series) is not None or not len(words := Texts.of(series).words):
         return False
-    texts = (Texts.of(other).words for other in others if type_of(other) is None)
-    styles = (number_text(words)[0] for words in texts if len(words))
-    return any(style is not None and style.decimal == "," for style in styles)
+    style, _ = number_text(words)
+    return style is not None and style.decimal == ","

@@ -99,7 +99,7 @@ def learn_number(series: "pd.Series[Any]", kind: str | None = None) -> tuple[Flo
     ):
         problem = "holds dates where numbers are needed: convert them to days, hours or years"
         raise DataError(problem, column=str(series.name))
-    style, _ = _format(series, "number", written)
+    style, _ = _format(series, "number", written, words)
     encoder = NumberEncoder(**vars(style))
     return encoder.read(series), kind_of("number", encoder)
 
@@ -149,12 +149,15 @@ def kind_of(kind: str, encoder: Encoder) -> str:
 
 
 def _format(
-    series: "pd.Series[Any]", kind: str, written: str
+    series: "pd.Series[Any]", kind: str, written: str, words: Any = None
 ) -> tuple[readings.NumberText, str | None]:
-    """How a column writes numbers or dates: as ``written`` says, unless it is empty."""
+    """How a column writes numbers or dates: as ``written`` says, unless it is empty.
+
+    ``words`` are those of the column, if they are known.
+    """
     if kind == "date" and written:
         return readings.NumberText(), written
-    words = _words(series)
+    words = _words(series) if words is None else words
     if written:
         style = readings.given_number_text(written, words)
         if style is None:
