@@ -83,7 +83,7 @@ FEATURES = {
         onnx/_network_graph:_segments
         """,
     "tree predictions as an input": """
-        preprocessing/_forest preprocessing/_trees _estimator/tree_inputs
+        preprocessing/_forest preprocessing/_trees _estimator/tree_bags _estimator/tree_inputs
         onnx/_network_graph:with_trees
         _serialization/models:_of_trees,_trees
         """,

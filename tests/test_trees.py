@@ -9,13 +9,20 @@ import jax.numpy as jnp
 import numpy as np
 import pandas as pd
 import pytest
-from sklearn.model_selection import GroupKFold, RepeatedKFold, TimeSeriesSplit
+from sklearn.model_selection import GroupKFold, KFold, RepeatedKFold, TimeSeriesSplit
 from sklearn.tree import DecisionTreeRegressor
 
 from calipers import IntervalRegressor, RowBlocks
 from calipers._estimator.candidates import Measures, _settled, unexplained_by_trees
 from calipers._estimator.together import alone
-from calipers._estimator.training_rows import read_rows
+from calipers._estimator.training_rows import TrainingRows, read_rows
+from calipers._estimator.tree_bags import (
+    _KINDS,
+    _MOST_PARTS,
+    _PARTS,
+    predictions_by_fold,
+    predictions_for_new_rows,
+)
 from calipers._estimator.tree_inputs import _wanted, add_trees
 from calipers._schema import SchemaError
 from calipers.bank import TrainingFailedError, train
@@ -24,8 +31,8 @@ from calipers.multitarget import MultiTargetRegressor
 from calipers.networks import MLP, DenseFactory
 from calipers.objectives import Density
 from calipers.optimizers import Adam
-from calipers.preprocessing import MOST_TREES, Forest, grow
-from calipers.preprocessing._trees import TREES_AT_ONCE
+from calipers.preprocessing import MOST_TREES, Forest, TreeRows
+from calipers.preprocessing._forest import Tree
 from calipers.storage import ModelFileError, read_model, write_model
 
 # No frequencies, no average and no validation: programs that take half as long to compile.
@@ -49,7 +56,7 @@ def model(trees=12, **settings):
 @pytest.fixture(scope="module")
 def forest():
     X, y = steps()
-    return grow(X, y, None, None, 140, (0,))[0]
+    return grown(X, y, trees=140)[0]
 
 
 @pytest.fixture(scope="module")
@@ -58,23 +65,30 @@ def fitted():
     return model().set_params(network__frequencies=1).fit(*steps())
 
 
-def grown(X, y, **options):
-    options = {"weights": None, "labels": None, "trees": 70, "seed": (3,)} | options
-    return grow(X, y, **options)
+def rows_of(X, y, groups=None, folds=(), seed=3):
+    return TrainingRows(
+        X, y, None, groups, np.arange(len(y)), seed, target=y, folds=folds, inputs=X[None]
+    )
 
 
-def only(forest, *parts):
-    """The forest with the trees of these parts alone: the two forests, and the boosted trees."""
+def grown(X, y, labels=None, trees=70, n_jobs=1):
+    """Trees for new rows, and what they predict for training rows."""
+    own = SimpleNamespace(n_jobs=n_jobs)
+    return predictions_for_new_rows(own, rows_of(X, y, labels), X, trees)[::-1]
+
+
+def only(forest, *kinds):
+    """The forest with the trees of these kinds alone: the two forests, and the boosted trees."""
     share = len(forest) // 7
-    part = np.repeat([0, 1, 2], [share, share, 5 * share])
-    other = np.repeat(~np.isin(part, parts), forest.sizes) & (forest.feature < 0)
+    kind = np.repeat([0, 1, 2], [share, share, 5 * share])
+    other = np.repeat(~np.isin(kind, kinds), forest.sizes) & (forest.feature < 0)
     return replace(forest, number=np.where(other, 0, forest.number))
 
 
 def test_leaves_of_scikit_learn():
     X, y = steps(500)
     trees = [DecisionTreeRegressor(random_state=i).fit(X[i:], y[i:]) for i in range(3)]
-    found = Forest.of([tree.tree_ for tree in trees], np.zeros(3), np.ones(3))
+    found = Forest.of([Tree.of(tree.tree_) for tree in trees], np.zeros(3), np.ones(3))
     expected = np.mean([tree.predict(X) for tree in trees], axis=0)
     np.testing.assert_allclose(found.predict(X), expected, rtol=0, atol=1e-6)
 
@@ -84,7 +98,7 @@ def test_a_threshold_between_two_single_precision_numbers():
     X = 1.0 + step * np.array([[0.0], [1.0], [2.0], [3.0]])
     tree = DecisionTreeRegressor().fit(X[[0, 3]], [0.0, 1.0])
     assert tree.tree_.threshold[0] == 1.0 + 1.5 * step
-    found = Forest.of([tree.tree_], np.zeros(1), np.ones(1))
+    found = Forest.of([Tree.of(tree.tree_)], np.zeros(1), np.ones(1))
     np.testing.assert_array_equal(found.predict(X), [0.0, 0.0, 1.0, 1.0])
 
 
@@ -97,9 +111,9 @@ def test_a_row_has_the_same_bits_in_any_company(forest):
 
 @pytest.fixture
 def _fixed_shares(monkeypatch):
-    """The weights of the parts, which all rows have in common, depend on no target."""
+    """The weights of the kinds, which all rows have in common, depend on no target."""
     shares = np.array([0.6, 0.5, 0.4])
-    monkeypatch.setattr("calipers.preprocessing._trees._shares", lambda *_: shares)
+    monkeypatch.setattr("calipers._estimator.tree_bags.weights_of_kinds", lambda *_: shares)
 
 
 @pytest.mark.usefixtures("_fixed_shares")
@@ -135,18 +149,22 @@ def test_points_do_not_reveal_targets_of_rows_with_equal_inputs():
 
 @pytest.mark.long
 def test_the_weighted_sum_is_better_than_its_parts(monkeypatch):
-    """Of a linear function, which a forest flattens and a second corrects."""
+    """Of a linear function, which a forest flattens and a second corrects, and a step."""
     rng = np.random.default_rng(0)
     X, X_new = rng.uniform(-1, 1, (2, 400, 4))
-    slope = np.array([1.0, 0.7, -0.5, 0.3])
+
+    def target(rows):
+        return rows @ [1.0, 0.7, -0.5, 0.3] + 2.0 * (rows[:, 0] > 0.3) * (rows[:, 1] > 0)
 
     def error():
-        return np.mean((grown(X, X @ slope, trees=700)[0].predict(X_new) - X_new @ slope) ** 2)
+        return np.mean((grown(X, target(X), trees=700)[0].predict(X_new) - target(X_new)) ** 2)
 
     found = [error()]
     for shares in ([1, 0, 0], [1, 1, 0], [0, 0, 1]):
         weights = np.array(shares, float)
-        monkeypatch.setattr("calipers.preprocessing._trees._shares", lambda *_, w=weights: w)
+        monkeypatch.setattr(
+            "calipers._estimator.tree_bags.weights_of_kinds", lambda *_, w=weights: w
+        )
         found.append(error())
     everything, first, both, boosted = found
     assert everything < min(both, boosted)
@@ -156,7 +174,9 @@ def test_the_weighted_sum_is_better_than_its_parts(monkeypatch):
 
 def test_the_largest_number_of_trees_can_be_stored():
     most = MLP._parameter_constraints["trees"][0].right
-    assert -(-most // TREES_AT_ONCE) * TREES_AT_ONCE <= MOST_TREES
+    for parts in range(_PARTS, _MOST_PARTS + 1):
+        at_once = _KINDS * parts
+        assert -(-most // at_once) * at_once <= MOST_TREES
 
 
 def test_weights_fit_rows_that_the_trees_have_not_seen():
@@ -297,18 +317,83 @@ def test_a_held_out_row_is_unknown_to_its_fold():
 
 
 @pytest.mark.usefixtures("_fixed_shares")
-def test_a_held_out_row_has_the_mean_of_two_predictions_that_do_not_know_it():
+@pytest.mark.parametrize("cv", [2, 5])
+def test_a_held_out_row_has_the_mean_of_two_predictions_that_do_not_know_it(cv):
     X, y = steps()
     own = model()
     data = read_rows(own, X, y, None, None, reset=True)
-    given = data.encoded_by_fold(data.split(2, 4), 0)
+    given = data.encoded_by_fold(data.split(cv, cv), 0)
     found = alone(own, add_trees(own, None, given))[0].inputs[0, :, -1]
-    train, held_out = given.folds[0]
-    standard = (y - y.mean()) / y.std()
-    of_fold, _ = grow(X[train], standard[train], None, None, 12, (data.seed, 1), extra=12)
-    _, of_all = grow(X, standard, None, None, 12, (data.seed, 0))
-    expected = (of_fold.predict(X[held_out]) + of_all[held_out]) / 2
+    held_out = given.folds[0].held_out
+    standard = given._replace(y=(y - y.mean()) / y.std())
+    of_fold = predictions_by_fold(own, standard, given.folds, 12)[0]
+    of_all, _ = predictions_for_new_rows(own, standard, X, 12)
+    expected = (of_fold[held_out] + of_all[held_out]) / 2
     np.testing.assert_allclose(found[held_out], expected, rtol=1e-9, atol=1e-9)
+
+
+def bags_of(monkeypatch, *arguments):
+    """Rows of the bags that are grown for folds, and the predictions."""
+    bags, plain = [], TreeRows.grow
+
+    def grow(self, rows, *options):
+        bags.append(frozenset(rows.tolist()))
+        return plain(self, rows, *options)
+
+    monkeypatch.setattr(TreeRows, "grow", grow)
+    found = predictions_by_fold(SimpleNamespace(n_jobs=1), *arguments)
+    monkeypatch.undo()
+    return bags, found
+
+
+def test_a_bag_serves_two_folds(monkeypatch):
+    X, y = steps(100)
+    folds = [Fold(*pair) for pair in KFold(5, shuffle=True, random_state=0).split(X)]
+    bags, _ = bags_of(monkeypatch, rows_of(X, y, folds=folds), folds, 35)
+    assert len(set(bags)) == len(bags) == 10
+    pairs = {frozenset(np.setdiff1d(a.train, b.held_out).tolist()) for a in folds for b in folds}
+    assert set(bags) <= pairs
+
+
+@pytest.mark.parametrize("kind", ["groups", "few folds", "time"])
+def test_other_folds_have_bags_of_their_own(monkeypatch, kind):
+    X, y = steps(100)
+    cv = {"few folds": KFold(2), "time": TimeSeriesSplit(5)}.get(kind, KFold(5))
+    folds = [Fold(*pair) for pair in cv.split(X)]
+    groups = np.arange(100) % 10 if kind == "groups" else None  # each is in all folds
+    bags, found = bags_of(monkeypatch, rows_of(X, y, groups, folds), folds, 35)
+    assert len(bags) == 5 * len(folds)
+    for number, fold in enumerate(folds):
+        for bag in bags[5 * number : 5 * number + 5]:
+            assert bag < set(fold.train.tolist())
+            left_out = set(fold.train.tolist()) - bag
+            if groups is not None:
+                assert not {groups[i] for i in left_out} & {groups[i] for i in bag}
+        assert np.isfinite(found[number]).all()
+
+
+def test_a_few_rows_that_folds_tear_apart_are_in_no_bag(monkeypatch):
+    X, y = steps(200)
+    X[:8] = X[0]
+    folds = [Fold(*pair) for pair in KFold(5, shuffle=True, random_state=0).split(X)]
+    data = rows_of(X, y, folds=folds)
+    bags, found = bags_of(monkeypatch, data, folds, 35)
+    assert len(bags) == 10
+    assert not set.union(*map(set, bags)) & set(range(8))
+    assert np.ptp(found[0][:8]) == 0.0
+    of_all, _ = predictions_for_new_rows(SimpleNamespace(n_jobs=1), data, X, 35)
+    assert np.ptp(of_all[:8]) == 0.0  # they are one part's, and so are predicted alike
+
+
+def test_boosting_by_histograms_is_stored_as_it_predicts(monkeypatch):
+    monkeypatch.setattr("calipers.preprocessing._trees._MANY", 100)
+    X, y = steps(300)
+    rows = TreeRows.of(X, y)
+    bag = rows.grow(np.arange(200), 1, 20, 1, (0,))
+    assert (len(bag.trees[2]), bag.runs) == (100, 2)
+    found = rows.forest_of([bag], np.array([0.0, 0.0, 1.0])).predict(X)
+    np.testing.assert_allclose(found[200:], bag.predicted[2, 200:], rtol=0, atol=1e-6)
+    assert np.mean((found[200:] - y[200:]) ** 2) < 0.2 * y.var()
 
 
 def test_a_model_with_trees_is_stored(fitted, tmp_path):
@@ -316,7 +401,7 @@ def test_a_model_with_trees_is_stored(fitted, tmp_path):
     fitted.save(tmp_path)
     loaded = IntervalRegressor.load(tmp_path)
     np.testing.assert_array_equal(loaded.predict_interval(X), fitted.predict_interval(X))
-    assert len(loaded.reader_.forest) == 70  # seven for each of ten bags
+    assert len(loaded.reader_.forest) == 35  # seven for each of five parts
     assert loaded.network.trees == 12
 
 
@@ -450,16 +535,20 @@ def test_warm_start_takes_other_rows_to_be_new(monkeypatch):
     own = model(warm_start=True).fit(X, y)
     known, seen = own.reader_.forest, []
 
-    def grown(*arguments):
-        seen.append(len(arguments[0]))
-        return grow(*arguments)
+    def counted(name, plain):
+        def grown(*arguments):
+            seen.append(name)
+            return plain(*arguments)
 
-    monkeypatch.setattr("calipers._estimator.tree_inputs.grow", grown)
+        monkeypatch.setattr(f"calipers._estimator.tree_inputs.{plain.__name__}", grown)
+
+    counted("new rows", predictions_for_new_rows)
+    counted("folds", predictions_by_fold)
     for fits in (1, 2):
         own.fit(X, y)
-        assert len(seen) == 3 * fits  # one for all rows and one for each fold
+        assert seen == fits * ["new rows", "folds"]
     own.fit(*steps(seed=5))
-    assert len(seen) == 6
+    assert len(seen) == 4
     np.testing.assert_array_equal(own.reader_.forest.number, known.number)
 
 
@@ -576,18 +665,18 @@ def test_points_of_networks_without_folds_are_not_of_trees_that_know_the_row(mon
     X, y = steps()
     points, rows = model(loss="mse", cv=None).fit(X, y), []
 
-    def grown(*arguments):
-        rows.append(len(arguments[0]))
-        return grow(*arguments)
+    def grown(model, data, X, trees):
+        rows.append(len(X))
+        return predictions_for_new_rows(model, data, X, trees)
 
-    monkeypatch.setattr("calipers._estimator.tree_inputs.grow", grown)
+    monkeypatch.setattr("calipers._estimator.tree_inputs.predictions_for_new_rows", grown)
     model(trees=0, cv=None).upgrade(points, X, y)
     assert set(rows) == {len(y)}
 
 
 def test_rows_decide_for_trees(tried):
     own = model("auto").fit(*steps(240))
-    assert len(own.reader_.forest) == 140
+    assert len(own.reader_.forest) == 105
     errors = own.about_["trees"]["unexplained"]
     assert errors["trees"] < errors["networks"]
 
@@ -595,7 +684,7 @@ def test_rows_decide_for_trees(tried):
 def test_trees_grown_beside_a_trial_are_those_grown_after_it(tried):
     X, y = steps(240)
     one, two = (model("auto", n_jobs=jobs).fit(X, y) for jobs in (1, 2))
-    assert len(two.reader_.forest) == 140
+    assert len(two.reader_.forest) == 105
     np.testing.assert_array_equal(one.predict_interval(X), two.predict_interval(X))
 
 

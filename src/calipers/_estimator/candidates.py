@@ -29,7 +29,7 @@ from typing import Any, NamedTuple, cast
 
 import numpy as np
 
-from calipers._checks import FloatArray
+from calipers._checks import FloatArray, IntArray
 from calipers._estimator.model import Model
 from calipers._estimator.together import Steps, Training
 from calipers._estimator.training_rows import TrainingRows, make_table
@@ -198,13 +198,26 @@ def has_choice(model: Model, program: Program, y: FloatArray) -> bool:
 
 
 def sampled_folds(data: TrainingRows, folds: Sequence[Fold]) -> Sequence[Fold]:
-    """Sample the rows of each fold for trials, if there are many."""
-    fraction, result = MOST_ROWS / len(data.used), []
-    for fold in folds if fraction < 1 else ():
-        rng = np.random.default_rng(data.seed)
-        parts = (rng.permutation(rows)[: int(np.ceil(fraction * len(rows)))] for rows in fold)
-        result.append(Fold(*parts))
-    return result or folds
+    """Sample the rows of each fold for trials, if there are many.
+
+    Of folds that split all rows, those of the sample split it.
+    """
+    fraction = MOST_ROWS / len(data.used)
+    if fraction >= 1:
+        return folds
+    rank = np.random.default_rng(data.seed).permutation(len(data.y))
+
+    def sampled(rows: IntArray) -> IntArray:
+        return rows[rank[rows].argsort()[: int(np.ceil(fraction * len(rows)))]]
+
+    held_out = [sampled(fold.held_out) for fold in folds]
+    others = np.setdiff1d(data.used, np.concatenate([fold.held_out for fold in folds]))
+    kept = np.concatenate([*held_out, sampled(others)])
+    train = [np.intersect1d(fold.train, kept) for fold in folds]
+    return [
+        Fold(rows if rows.size else sampled(fold.train), part)
+        for rows, fold, part in zip(train, folds, held_out, strict=True)
+    ]
 
 
 def shapes_of(model: Model, y: FloatArray) -> list[OutputShape]:

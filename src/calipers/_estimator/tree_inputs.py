@@ -1,21 +1,32 @@
 """Tree predictions as an extra input of the networks: whether to add them, and their values.
 
-In each fold, trees are grown on the rows that its networks train on. A training row gets the
-prediction of the trees that were not grown on it. A new row gets the prediction of trees grown on
-all rows, which is better than that of the trees of a fold. Calibration must not take the one for
-the other, so a held-out row gets the mean of two predictions: by the trees of its fold, and by
-those of the trees grown on all rows that were not grown on it. So a row's own target does not reach
-its input, except through three weights that all rows share, and no target of a held-out row reaches
-the networks of its fold.
+Rows are split into parts, usually those that the folds hold out. A bag of trees grows on all rows
+but one part, or two of them:
+
+==========================  ====================================================================
+row                         its input is the prediction of
+==========================  ====================================================================
+a new row                   all bags that leave out one part
+training row of a fold      the bag that leaves out its own part and the rows that the fold holds
+                            out
+held-out row of a fold      both: the mean of the bags that leave out its part alone, and of those
+                            that leave out another part too
+==========================  ====================================================================
+
+A bag of two parts serves two folds. The prediction for new rows is better than that of a fold, and
+calibration must not take the one for the other: hence the mean for held-out rows. So a row's own
+target does not reach its input, except through three weights that all rows share, and no target of
+a held-out row reaches the networks of its fold.
 """
 
+from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 
 import joblib
 import numpy as np
 
-from calipers._checks import FloatArray, IntArray
+from calipers._checks import FloatArray
 from calipers._estimator.candidates import (
     FOLDS,
     SMOOTH_RATIO,
@@ -28,10 +39,11 @@ from calipers._estimator.candidates import (
 from calipers._estimator.model import Model
 from calipers._estimator.together import Steps
 from calipers._estimator.training_rows import TrainingRows
+from calipers._estimator.tree_bags import FEW, predictions_by_fold, predictions_for_new_rows
 from calipers.bank import Program
 from calipers.crossfit import Fold, leave_rows_out
 from calipers.networks import MLP, DenseFactory
-from calipers.preprocessing import Forest, grow, inputs_per_split
+from calipers.preprocessing import Forest, inputs_per_split
 from calipers.training import expanded
 
 TREES = 700  # grown with trees="auto", unless there are very many inputs
@@ -42,7 +54,6 @@ WORSE, LONG, LONG_WORSE = 1.05, 0.3, 1.2
 _LITTLE = 0.9  # trees that leave more of the variance unexplained are not worth their time
 _FEWEST, _MOST = 100, 50_000  # rows with which trees="auto" tries trees
 _MOST_NUMBERS = 10**7  # rows times inputs
-_FEW = 4000  # rows up to which trees cost little: they are grown early, in larger forests
 
 
 def add_trees(
@@ -62,7 +73,7 @@ def add_trees(
         helpful, trial, grown = yield from _try_trees(model, program, rows, trees)
         if not helpful:
             return rows, trial
-    last, forest = _on_all_rows(model, rows, trees)
+    last, forest = _for_new_rows(model, rows, trees)
     model.reader_ = replace(model.reader_, forest=forest)
     model.about_.setdefault("trees", {})["rows"] = rows.fingerprint
     return _with_trees_by_fold(model, rows, trees, last, grown), trial
@@ -73,29 +84,22 @@ def _try_trees(
 ) -> Steps[tuple[bool, Measures, list[FloatArray]]]:
     """Compare trees with networks on held-out rows.
 
-    Returns whether trees help, the measures of the networks, and the inputs of each fold with tree
-    predictions, if they can be used for the fit.
+    Returns whether trees help, the measures of the networks, and the tree predictions for each
+    fold, if they can be used for the fit.
     """
     folds, standard = rows.folds, _standard_targets(rows)
     cross_fitted = any(fold.held_out.size for fold in folds)
     trial_folds = sampled_folds(rows, folds if cross_fitted else rows.split(FOLDS, FOLDS))
     # The first trial trains in one thread, and another core may grow trees meanwhile.
-    few = len(rows.used) <= _FEW
+    few = len(rows.used) <= FEW
     early = few and joblib.effective_n_jobs(model.n_jobs) > 1
     pool = ThreadPoolExecutor(1)
 
-    def start() -> list[Future[tuple[FloatArray, Forest]]]:
-        # The fit needs predictions of all rows if it has the same folds.
-        predicted = [None if trial_folds is folds else fold.held_out for fold in trial_folds]
-        return [
-            pool.submit(
-                _with_trees, model, standard, rows.inputs_of(i), fold, trees, i, predicted[i]
-            )
-            for i, fold in enumerate(trial_folds)
-        ]
+    def start() -> Future[list[FloatArray]]:
+        return pool.submit(predictions_by_fold, model, standard, trial_folds, trees)
 
     try:
-        growing = start() if early else []
+        growing = start() if early else None
         trial = first = yield from first_trial(model, program, rows)
         # With many rows, a few trees show whether the target is too smooth for trees to help.
         last = len(trial_folds) - 1
@@ -103,8 +107,8 @@ def _try_trees(
         error = 0.0 if few else unexplained_by_trees(*known)
         helpful = _helpful(error, first, SMOOTH_RATIO)
         if helpful:
-            grown = [job.result()[0] for job in growing or start()]
-            error = _held_out_error(standard, [fold.held_out for fold in trial_folds], grown)
+            grown = (growing or start()).result()
+            error = _held_out_error(standard, trial_folds, grown)
             helpful = _helpful(error, first, WORSE)
     finally:
         pool.shutdown(wait=False, cancel_futures=True)
@@ -136,7 +140,7 @@ def with_fitted_trees(model: Model, rows: TrainingRows, seen: str = "") -> Train
     if rows.fingerprint != seen:
         X = rows.table_inputs
         return rows.with_inputs(np.column_stack([X, forest.predict(X, model.n_jobs)]))
-    last, _ = _on_all_rows(model, rows, len(forest))
+    last, _ = _for_new_rows(model, rows, len(forest))
     return _with_trees_by_fold(model, rows, len(forest), last, [])
 
 
@@ -161,20 +165,23 @@ def _standard_targets(rows: TrainingRows) -> TrainingRows:
     return rows._replace(y=(rows.target - used.mean()) / (used.std() or 1.0))
 
 
-def _on_all_rows(model: Model, rows: TrainingRows, trees: int) -> tuple[FloatArray, Forest]:
-    """Return the inputs with predictions of trees grown on all rows, and the trees."""
-    X, used = rows.X, rows.used
+def _for_new_rows(model: Model, rows: TrainingRows, trees: int) -> tuple[FloatArray, Forest]:
+    """Return the inputs with predictions by trees that have not seen a row, and all these trees."""
+    X = rows.X
     if rows.encoding is not None:
-        X = rows.encoding.encoded(X, used, rows.seed + len(rows.folds))
-    return _with_trees(model, _standard_targets(rows), X, Fold(used, used[:0]), trees, -1)
+        X = rows.encoding.encoded(X, rows.used, rows.seed + len(rows.folds))
+    predicted, forest = predictions_for_new_rows(model, _standard_targets(rows), X, trees)
+    return np.column_stack([X, predicted]), forest
 
 
-def _held_out_error(base: TrainingRows, by_fold: list[IntArray], grown: list[FloatArray]) -> float:
+def _held_out_error(
+    base: TrainingRows, folds: Sequence[Fold], predicted: list[FloatArray]
+) -> float:
     """Fraction of the held-out rows' variance that the tree predictions leave unexplained."""
-    held_out = np.concatenate(by_fold)
-    predicted = np.concatenate([X[part, -1] for X, part in zip(grown, by_fold, strict=True)])
+    held_out = np.concatenate([fold.held_out for fold in folds])
+    points = [own[fold.held_out] for own, fold in zip(predicted, folds, strict=True)]
     weights = None if base.weights is None else base.weights[held_out]
-    return unexplained(base.y[held_out], base.y[held_out] - predicted, weights)
+    return unexplained(base.y[held_out], base.y[held_out] - np.concatenate(points), weights)
 
 
 def starting_at_trees(program: Program) -> Program:
@@ -193,45 +200,16 @@ def _with_trees_by_fold(
 ) -> TrainingRows:
     """Give each fold its own inputs, the last of which are tree predictions.
 
-    ``last`` are the inputs with predictions of trees grown on all rows; ``grown`` are those of each
-    fold, or empty if its trees have yet to be grown.
+    ``last`` are the inputs with predictions of the trees for new rows; ``grown`` are the tree
+    predictions of each fold, or empty if its trees have yet to be grown.
     """
-    standard = _standard_targets(rows)
-    encoded = grown or [
-        _with_trees(model, standard, rows.inputs_of(number), fold, trees, number)[0]
-        for number, fold in enumerate(rows.folds)
+    standard, folds = _standard_targets(rows), rows.folds
+    predicted = grown or predictions_by_fold(model, standard, folds, trees)
+    inputs = [
+        np.column_stack([rows.inputs_of(number), own]) for number, own in enumerate(predicted)
     ]
-    if leave_rows_out(rows.folds):  # the networks that predict are trained on all rows, in no fold
-        return rows.with_inputs(np.concatenate([*encoded, last]))
-    for X, fold in zip(encoded, rows.folds, strict=True):
+    if leave_rows_out(folds):  # the networks that predict are trained on all rows, in no fold
+        return rows.with_inputs(np.concatenate([*inputs, last]))
+    for X, fold in zip(inputs, folds, strict=True):
         X[fold.held_out, -1] += (last[fold.held_out, -1] - X[fold.held_out, -1]) / 2
-    return rows.with_inputs(np.concatenate(encoded))
-
-
-def _with_trees(
-    model: Model,
-    data: TrainingRows,
-    X: FloatArray,
-    fold: Fold,
-    trees: int,
-    number: int,
-    predicted: IntArray | None = None,
-) -> tuple[FloatArray, Forest]:
-    """Grow trees on the training rows of a fold, and append their predictions to the inputs.
-
-    Training rows get out-of-bag predictions. The other rows, or only ``predicted``, get those of
-    all trees.
-    """
-    train = np.setdiff1d(fold.train, data.outliers)
-    train = train if train.size else fold.train
-    weights = None if data.weights is None else data.weights[train]
-    groups = None if data.groups is None else data.groups[train]
-    seed = (data.seed, number + 1)
-    extra = trees if predicted is None and fold.held_out.size and len(train) <= _FEW else 0
-    options = (trees, seed, model.n_jobs, extra)
-    forest, out_of_bag = grow(X[train], data.y[train], weights, groups, *options)
-    predictions = np.full(len(X), np.nan)
-    predictions[train] = out_of_bag
-    others = np.setdiff1d(np.arange(len(X)), train) if predicted is None else predicted
-    predictions[others] = forest.predict(X[others], model.n_jobs)
-    return np.column_stack([X, predictions]), forest
+    return rows.with_inputs(np.concatenate(inputs))

@@ -59,8 +59,11 @@ from calipers.preprocessing._text_columns import (
     as_text as as_text,
 )
 from calipers.preprocessing._trees import (
-    grow as grow,
+    Bag as Bag,
+    TreeRows as TreeRows,
     inputs_per_split as inputs_per_split,
+    smallest_leaf as smallest_leaf,
+    weights_of_kinds as weights_of_kinds,
 )
 from calipers.preprocessing._words import with_words as with_words, word_pattern as word_pattern
 

@@ -1,10 +1,10 @@
 """Trees as arrays: how they are stored, and how rows find their leaves."""
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import joblib
 import numpy as np
@@ -15,7 +15,7 @@ from calipers._checks import FloatArray, IntArray
 from calipers._schema import array_of, refuse, within
 
 INPUT_LIMIT = 1e9  # standardised inputs are clipped here
-MOST_TREES = 10_010  # the most that may be asked for, in whole bags
+MOST_TREES = 10_070  # the most that may be asked for, in whole bags
 _ROWS, _TOGETHER = 1024, 2**15  # rows, and rows times trees, at a time: for a core's cache
 _TOP = 6  # levels that all rows traverse
 _STEPS = 4  # levels traversed after those between checks for rows that have reached a leaf
@@ -148,17 +148,18 @@ class Forest:
 
     @classmethod
     def of(
-        cls, trees: list[Any], center: FloatArray, scale: FloatArray, factors: ArrayLike = 1.0
+        cls,
+        trees: Sequence["Tree"],
+        center: FloatArray,
+        scale: FloatArray,
+        factors: ArrayLike = 1.0,
     ) -> Self:
-        """Convert trees of scikit-learn, which has depth-first order.
-
-        The predictions of each tree are multiplied by its factor.
-        """
-        sizes = np.array([tree.node_count for tree in trees], np.int32)
+        """Store trees; the predictions of each are multiplied by its factor."""
+        sizes = np.array([len(tree.feature) for tree in trees], np.int32)
         level = roots = np.cumsum(sizes) - sizes
         left, right = (
             np.concatenate([getattr(t, side) + r for t, r in zip(trees, roots, strict=True)])
-            for side in ("children_left", "children_right")
+            for side in ("left", "right")
         )
         feature = np.concatenate([tree.feature for tree in trees]).astype(np.int32)
         leaf, order = feature < 0, [roots]
@@ -172,11 +173,41 @@ class Forest:
         # Rounded down, so that rows in single precision take the same path.
         number = cut.astype(np.float32)
         number = np.where(number > cut, np.nextafter(number, np.float32(-np.inf)), number)
-        value = np.concatenate([tree.value[:, 0, 0] for tree in trees])
+        value = np.concatenate([tree.value for tree in trees])
         value *= np.repeat(np.broadcast_to(factors, len(trees)), sizes)
         number = np.where(leaf, value, number)
         feature[leaf] = -1
         return cls(center, scale, sizes, feature[nodes], number[nodes].astype(np.float32))
+
+
+class Tree(NamedTuple):
+    """A tree of scikit-learn, by node; negative features are those of leaves."""
+
+    left: IntArray
+    right: IntArray
+    feature: IntArray
+    threshold: FloatArray
+    value: FloatArray
+
+    @classmethod
+    def of(cls, tree: Any, factor: float = 1.0) -> Self:
+        """The tree of a regressor, with its predictions multiplied by ``factor``."""
+        value = factor * tree.value[:, 0, 0]
+        return cls(tree.children_left, tree.children_right, tree.feature, tree.threshold, value)
+
+    @classmethod
+    def of_boosting(cls, boosting: Any) -> list[Self]:
+        """The trees of a ``HistGradientBoostingRegressor``, whose sum is its prediction."""
+        trees: list[Self] = []
+        for (predictor,) in boosting._predictors:
+            nodes = predictor.nodes
+            leaf, value = nodes["is_leaf"] > 0, nodes["value"].copy()
+            if not trees:
+                value += float(boosting._baseline_prediction.item())
+            feature = np.where(leaf, -1, nodes["feature_idx"].astype(np.intp))
+            left, right = (nodes[side].astype(np.intp) for side in ("left", "right"))
+            trees.append(cls(left, right, feature, nodes["num_threshold"], value))
+        return trees
 
 
 def center_and_scale(X: FloatArray) -> tuple[FloatArray, FloatArray]:

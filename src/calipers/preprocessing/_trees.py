@@ -2,38 +2,45 @@
 
 Trees find steps and interactions that networks learn late or not at all, and networks learn where
 to trust the prediction of trees. A prediction by trees that have seen a row's target would teach
-them to copy it. So trees grow in bags, each of which leaves out some of the training rows. A
-training row gets the mean of the bags that leave it out; any other row gets the mean of all.
+them to copy it. So trees grow in bags, each of which leaves out some of the rows: a training row
+gets the prediction of bags that leave it out.
 
-A bag has three parts, each of which is best on some tables:
+A bag has three kinds of trees, each of which is best on some tables:
 
 - a forest, half of whose trees choose the best split and half a random one;
 - a second forest that predicts what the first leaves unexplained of rows that its trees have not
   seen, which corrects much of its bias (Breiman, 2001, "Using iterated bagging to debias
   regressions");
 - boosted trees, small ones that each correct the sum of those before (Friedman, 2002, "Stochastic
-  gradient boosting").
+  gradient boosting"), in runs whose mean counts. For many rows they are scikit-learn's, which finds
+  splits by histograms in a fraction of the time; for few rows, a sample for each tree is better.
 
 The prediction is a weighted sum of the three. Its weights are found by least squares on the rows
 left out, none of them negative: a correction has little weight if the target is mostly noise.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple, Self
 
-import joblib
 import numpy as np
 from numpy.typing import NDArray
 
 from calipers._checks import BoolArray, FloatArray, IntArray
-from calipers.preprocessing._forest import DEEPEST, Forest, center_and_scale, standardised
+from calipers.preprocessing._forest import (
+    DEEPEST,
+    Forest,
+    Tree,
+    center_and_scale,
+    standardised,
+)
 
-BAGS, _LEFT_OUT = 10, 2  # number of bags, and how many of them leave out a training row
+_BOOSTED = 5  # boosted trees for each tree of a forest
 _SAMPLED = 0.75  # fraction of the rows of a bag that a tree grows on
 _FEATURES = (0.5, 8, 8)  # a split looks at half of the inputs, at most 8 plus an eighth of them
-_BOOSTED = 5  # boosted trees for each tree of a forest
-_RATE, _DEPTH = 0.2, 6  # learning rate and levels of boosted trees
-TREES_AT_ONCE = BAGS * (2 + _BOOSTED)  # the number of trees is a multiple of this
+_RATE, _DEPTH, _RUN = 0.2, 6, 50  # learning rate, levels and number of boosted trees in a run
+_MANY = 4000  # rows of a bag from which on boosted trees find splits by histograms
+_HISTOGRAMS = {"max_leaf_nodes": 31, "min_samples_leaf": 5, "early_stopping": False}
 _LEAVES = 2**20  # of all forests together, roughly, to bound what is stored
 _FEW_EQUAL = 4  # rows with equal inputs, up to which each is drawn by itself
 
@@ -64,64 +71,87 @@ def _units(rows: NDArray[np.float32]) -> IntArray:
     return np.where(count[inverse] > _FEW_EQUAL, first[inverse], np.arange(len(rows)))
 
 
-def grow(
-    X: FloatArray,
-    y: FloatArray,
-    weights: FloatArray | None,
-    labels: IntArray | None,
-    trees: int,
-    seed: tuple[int, ...],
-    n_jobs: int | None = 1,
-    extra: int = 0,
-) -> tuple[Forest, FloatArray]:
-    """Grow trees, and predict each training row by the bags that leave it out.
+class Bag(NamedTuple):
+    """Trees of each kind, and the prediction of each kind for the rows that they left out."""
 
-    Targets are standardised. Rows of a group, which have the same label, are in the same bags. The
-    number of trees is rounded up to a multiple of ``TREES_AT_ONCE``. ``extra`` is a number of trees
-    whose forests are grown for the predictions of training rows only, for which only some of the
-    bags can be used.
-    """
-    center, scale = center_and_scale(X)
-    rows, y = standardised(X, center, scale), np.ascontiguousarray(y, np.float64)
-    labels = np.unique(_units(rows) if labels is None else labels, return_inverse=True)[1]
-    order = np.random.default_rng(seed).random((BAGS, labels.max() + 1)).argsort(axis=0)
-    bags = (order >= _LEFT_OUT)[:, labels]
-    bags[~bags.any(axis=1)] = True  # of a few groups
-    kept, more = (-(-count // TREES_AT_ONCE) for count in (trees, extra))
-    features = inputs_per_split(X.shape[1])
-    leaf = max(1, -(-int(_SAMPLED * len(y) * 2 * BAGS * kept) // _LEAVES))
-    deep = {"max_features": features, "min_samples_leaf": leaf, "max_depth": DEEPEST}
-    shallow = {"max_features": features, "max_depth": _DEPTH}
-
-    def in_bag(number: int) -> tuple[list[list[Any]], FloatArray]:
-        bag = _Bag(rows, bags[number], labels, weights, (*seed, number))
-        first, predicted = bag.forest(y, 0, kept + more, deep)
-        second, rest = bag.forest(y - predicted, 1, kept + more, deep)
-        boosted, own = bag.boosted(y, 2, _BOOSTED * kept, shallow)
-        return [first[:kept], second[:kept], boosted], np.stack([predicted, rest, own])
-
-    parallel = joblib.Parallel(n_jobs, require="sharedmem")
-    grown, predicted = zip(
-        *parallel(joblib.delayed(in_bag)(number) for number in range(BAGS)), strict=True
-    )
-    # Each bag predicts the rows that it leaves out; rows that no bag leaves out get the
-    # weighted mean of the targets.
-    total = np.where(bags[:, None], 0.0, predicted).sum(axis=0)
-    count = (~bags).sum(axis=0)
-    mean = np.array([[np.average(y, weights=weights)], [0.0], [0.0]])
-    parts = np.where(count > 0, total / np.maximum(count, 1), mean)
-    shares = _shares(parts, y, weights)
-    in_parts = [tree for part in zip(*grown, strict=True) for bag in part for tree in bag]
-    # A bag's forest predicts the mean of its trees, boosting their sum, a Forest the mean of all.
-    sizes = kept * np.array([1, 1, _BOOSTED])
-    factors = np.repeat(sizes.sum() * shares * [1 / kept, 1 / kept, _RATE], BAGS * sizes)
-    return Forest.of(in_parts, center, scale, factors), shares @ parts
+    trees: list[list[Tree]]
+    predicted: FloatArray  #: (kinds, rows): NaN for rows of the bag.
+    runs: int  #: Runs of boosted trees.
 
 
-def _shares(parts: FloatArray, y: FloatArray, weights: FloatArray | None) -> FloatArray:
-    """Weights of the parts, none of them negative, of which the sum fits ``y`` best.
+@dataclass(frozen=True, eq=False)
+class TreeRows:
+    """Rows as trees see them."""
 
-    >>> _shares(np.array([[1.0, -1.0], [1.0, 2.0]]), np.array([0.5, -0.5]), None).round(6)
+    inputs: NDArray[np.float32]  #: Standardised.
+    target: FloatArray
+    weights: FloatArray | None
+    labels: IntArray  #: Rows with the same label are in the same bags, and in the same samples.
+    center: FloatArray
+    scale: FloatArray
+
+    @classmethod
+    def of(
+        cls,
+        X: FloatArray,
+        y: FloatArray,
+        weights: FloatArray | None = None,
+        groups: IntArray | None = None,
+    ) -> Self:
+        """Rows of inputs and standardised targets; ``groups`` are labels, if there are any."""
+        center, scale = center_and_scale(X)
+        rows, y = standardised(X, center, scale), np.ascontiguousarray(y, np.float64)
+        labels = np.unique(_units(rows) if groups is None else groups, return_inverse=True)[1]
+        return cls(rows, y, weights, labels, center, scale)
+
+    def grow(
+        self, rows: IntArray, forest: int, boosted: int, leaf: int, seed: tuple[int, ...]
+    ) -> Bag:
+        """Grow a bag on ``rows``, with ``forest`` trees in each forest.
+
+        It has as many boosted trees as belong to a forest of ``boosted`` trees. A leaf of a forest
+        has at least ``leaf`` rows.
+        """
+        bag = _Bag(self, np.zeros(len(self.target), bool), seed)
+        bag.rows[rows] = True
+        features = inputs_per_split(self.inputs.shape[1])
+        deep = {"max_features": features, "min_samples_leaf": leaf, "max_depth": DEEPEST}
+        first, predicted = bag.forest(self.target, 0, forest, deep)
+        second, rest = bag.forest(self.target - predicted, 1, forest, deep)
+        grow = bag.by_histograms if len(rows) >= _MANY else bag.boosted
+        number = _BOOSTED * boosted
+        runs = max(1, round(number / _RUN))
+        trees: list[Tree] = []
+        total = np.zeros(len(self.target))
+        for run in range(runs):
+            grown, own = grow(2 + run, (number + run) // runs, features)
+            trees += grown
+            total += own / runs
+        parts = np.where(bag.rows, np.nan, np.stack([predicted, rest, total]))
+        return Bag([first, second, trees], parts, runs)
+
+    def forest_of(self, bags: Sequence[Bag], shares: FloatArray) -> Forest:
+        """The trees of all bags, whose mean is the weighted sum of the kinds, a mean over bags."""
+        trees: list[Tree] = []
+        factors: list[float] = []
+        for kind, share in enumerate(shares):
+            for bag in bags:
+                grown = bag.trees[kind]
+                trees += grown
+                factors += [share / (len(grown) if kind < 2 else bag.runs)] * len(grown)
+        total = np.asarray(factors) * len(trees) / len(bags)
+        return Forest.of(trees, self.center, self.scale, total)
+
+
+def smallest_leaf(rows: int, trees: int) -> int:
+    """Fewest rows of a leaf with which this many trees on a sample of the rows can be stored."""
+    return max(1, -(-int(_SAMPLED * rows * trees) // _LEAVES))
+
+
+def weights_of_kinds(parts: FloatArray, y: FloatArray, weights: FloatArray | None) -> FloatArray:
+    """Weights of the kinds, none of them negative, of which the sum fits ``y`` best.
+
+    >>> weights_of_kinds(np.array([[1.0, -1.0], [1.0, 2.0]]), np.array([0.5, -0.5]), None).round(6)
     array([0.5, 0. ])
     """
     from scipy.optimize import nnls
@@ -134,53 +164,74 @@ def _shares(parts: FloatArray, y: FloatArray, weights: FloatArray | None) -> Flo
 class _Bag:
     """Grows trees on samples of the rows of a bag."""
 
-    rows: NDArray[np.float32]
-    bag: BoolArray
-    labels: IntArray
-    weights: FloatArray | None
+    known: TreeRows
+    rows: BoolArray
     seed: tuple[int, ...]
 
     def forest(
         self, y: FloatArray, part: int, trees: int, options: dict[str, Any]
-    ) -> tuple[list[Any], FloatArray]:
+    ) -> tuple[list[Tree], FloatArray]:
         """Return the trees of a forest, and the mean prediction of those that have not seen a row.
 
         The prediction of a row that all trees have seen is its target.
         """
         from sklearn.tree import DecisionTreeRegressor, ExtraTreeRegressor
 
+        inputs = self.known.inputs
         grown, (total, count) = [], np.zeros((2, len(y)))
         for number in range(trees):
             kind = (ExtraTreeRegressor, DecisionTreeRegressor)[number % 2]
-            tree, seen = self._grow(kind, y, (part, number), options)
-            grown.append(tree)
-            total[~seen] += tree.predict(self.rows[~seen])[:, 0]
+            tree, seen = self._tree(kind, y, (part, number), options)
+            grown.append(Tree.of(tree))
+            total[~seen] += tree.predict(inputs[~seen])[:, 0]
             count[~seen] += 1
         return grown, np.where(count > 0, total / np.maximum(count, 1), y)
 
-    def boosted(
-        self, y: FloatArray, part: int, trees: int, options: dict[str, Any]
-    ) -> tuple[list[Any], FloatArray]:
-        """Return boosted trees, and their prediction of every row."""
+    def boosted(self, part: int, trees: int, features: int) -> tuple[list[Tree], FloatArray]:
+        """Return boosted trees, each of a sample, and their prediction of every row."""
         from sklearn.tree import DecisionTreeRegressor
 
+        y, options = self.known.target, {"max_features": features, "max_depth": _DEPTH}
         grown, predicted = [], np.zeros(len(y))
         for number in range(trees):
             rest = y - predicted
-            grown.append(self._grow(DecisionTreeRegressor, rest, (part, number), options)[0])
-            predicted += _RATE * grown[-1].predict(self.rows)[:, 0]
+            tree, _ = self._tree(DecisionTreeRegressor, rest, (part, number), options)
+            grown.append(Tree.of(tree, _RATE))
+            predicted += _RATE * tree.predict(self.known.inputs)[:, 0]
         return grown, predicted
 
-    def _grow(
+    def by_histograms(self, part: int, trees: int, features: int) -> tuple[list[Tree], FloatArray]:
+        """Return boosted trees of scikit-learn, and their prediction of every row.
+
+        Its sums depend on the number of threads, so there is one.
+        """
+        from sklearn.ensemble import HistGradientBoostingRegressor
+        from threadpoolctl import threadpool_limits
+
+        inputs, weights = self.known.inputs, self.known.weights
+        boosting = HistGradientBoostingRegressor(
+            learning_rate=_RATE,
+            max_iter=trees,
+            max_depth=_DEPTH,
+            max_features=features / inputs.shape[1],
+            random_state=int(np.random.default_rng((*self.seed, part)).integers(2**31)),
+            **_HISTOGRAMS,
+        )
+        with threadpool_limits(1, "openmp"):
+            own = None if weights is None else weights[self.rows]
+            boosting.fit(inputs[self.rows], self.known.target[self.rows], own)
+            return Tree.of_boosting(boosting), boosting.predict(inputs)
+
+    def _tree(
         self, kind: Any, y: FloatArray, number: tuple[int, int], options: dict[str, Any]
     ) -> tuple[Any, BoolArray]:
         """Return a tree, and which rows it has seen."""
         from sklearn import config_context
 
-        rng = np.random.default_rng((*self.seed, *number))
-        seen = self.bag & (rng.random(self.labels.max() + 1) < _SAMPLED)[self.labels]
-        seen = seen if seen.any() else self.bag
-        own = None if self.weights is None else self.weights[seen]
+        known, rng = self.known, np.random.default_rng((*self.seed, *number))
+        seen = self.rows & (rng.random(known.labels.max() + 1) < _SAMPLED)[known.labels]
+        seen = seen if seen.any() else self.rows
+        own = None if known.weights is None else known.weights[seen]
         tree = kind(random_state=int(rng.integers(2**31)), **options)
         with config_context(skip_parameter_validation=True):  # a tenth of the time
-            return tree.fit(self.rows[seen], y[seen], own, check_input=False).tree_, seen
+            return tree.fit(known.inputs[seen], y[seen], own, check_input=False).tree_, seen

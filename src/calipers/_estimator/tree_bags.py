@@ -1,0 +1,162 @@
+"""Bags of trees: which rows each leaves out, and what its trees predict for them.
+
+Training rows are split into parts, and a bag grows on all of them but one part. If the folds split
+all rows, the rows that they hold out are the parts, and a bag that leaves out two serves two folds.
+"""
+
+from collections.abc import Sequence
+from itertools import chain
+from typing import NamedTuple
+
+import joblib
+import numpy as np
+
+from calipers._checks import FloatArray, IntArray
+from calipers._estimator.model import Model
+from calipers._estimator.training_rows import TrainingRows
+from calipers.crossfit import Fold
+from calipers.preprocessing import Bag, Forest, TreeRows, smallest_leaf, weights_of_kinds
+
+_PARTS, _MOST_PARTS = 5, 10  # usual and largest number of parts
+_TORN = 0.1  # fraction of rows that folds may separate from others that belong with them
+_KINDS = 7  # trees of all kinds for each tree of a forest
+FEW = 4000  # rows up to which trees cost little: folds have larger forests
+
+
+class _Growing(NamedTuple):
+    """Rows that bags grow on, and their parts, each of which one bag leaves out."""
+
+    known: TreeRows
+    train: IntArray
+    parts: list[IntArray]
+
+    def bags(self) -> list[IntArray]:
+        """Rows of each bag: all if there is only one part, which then has no predictions."""
+        return [_without(self.train, part) for part in self.parts]
+
+
+def predictions_by_fold(
+    model: Model, data: TrainingRows, folds: Sequence[Fold], trees: int
+) -> list[FloatArray]:
+    """Tree predictions of all rows for each fold, by trees that know its training rows alone.
+
+    ``data`` have standardised targets, and inputs for these folds.
+    """
+    versions = [_tree_rows(data, X) for X in data.inputs[: len(folds)]]
+    known = versions if len(versions) > 1 else versions * len(folds)
+    held_out, labels = [fold.held_out for fold in folds], known[0].labels
+    shared = _parts_of_folds(folds, labels)
+    growing = []
+    for number, fold in enumerate(folds):
+        train = _without(fold.train, data.outliers)
+        if shared is None:
+            parts = _random_parts(fold.train, labels, (data.seed, number))
+        else:
+            parts = [rows for i, rows in enumerate(held_out) if i != number]
+            train = _without(train, shared[1])
+        growing.append(_Growing(known[number], train, parts))
+    forest = boosted = -(-trees // (_KINDS * _PARTS))
+    if len(data.used) <= FEW:
+        forest *= 2
+    return [predicted for predicted, *_ in _grown(model, data, growing, forest, boosted)]
+
+
+def predictions_for_new_rows(
+    model: Model, data: TrainingRows, X: FloatArray, trees: int
+) -> tuple[FloatArray, Forest]:
+    """Tree predictions of all rows by trees that have not seen them, and all trees, for new rows.
+
+    Their number is rounded up to a multiple of seven for each part.
+    """
+    known = _tree_rows(data, X)
+    shared = _parts_of_folds(data.folds, known.labels)
+    if shared is None:
+        parts = _random_parts(data.used, known.labels, (data.seed, len(data.folds)))
+    else:
+        number = range(min(len(shared[0]), _MOST_PARTS))
+        parts = [np.concatenate(shared[0][i::_MOST_PARTS]) for i in number]
+    growing = _Growing(known, _without(data.used, data.outliers), parts)
+    count = -(-trees // (_KINDS * len(parts)))
+    ((predicted, bags, weights),) = _grown(model, data, [growing], count, count)
+    return predicted, known.forest_of(bags, weights)
+
+
+def _tree_rows(data: TrainingRows, X: FloatArray) -> TreeRows:
+    return TreeRows.of(X, data.y, data.weights, data.groups)
+
+
+def _without(rows: IntArray, others: IntArray) -> IntArray:
+    """Rows that are not among others, or all of them if none is left."""
+    kept = np.setdiff1d(rows, others)
+    return kept if kept.size else rows
+
+
+def _parts_of_folds(
+    folds: Sequence[Fold], labels: IntArray
+) -> tuple[list[IntArray], IntArray] | None:
+    """Split the rows as folds do, with rows of a label together, if that is possible.
+
+    Also returns the rows of labels that folds tear apart. It is not possible if these are many, or
+    if there are few folds or they do not split all rows.
+    """
+    if len(folds) < _PARTS:
+        return None
+    rows = np.concatenate([fold.held_out for fold in folds])
+    every = np.sort(rows)
+    if not all(np.array_equal(np.sort(np.concatenate(fold)), every) for fold in folds):
+        return None
+    number = np.repeat(np.arange(len(folds)), [len(fold.held_out) for fold in folds])
+    _, first, label = np.unique(labels[rows], return_index=True, return_inverse=True)
+    part = number[first[label]]
+    torn = rows[np.isin(label, label[part != number])]
+    if torn.size > _TORN * rows.size:
+        return None
+    return [rows[part == i] for i in range(len(folds))], torn
+
+
+def _random_parts(rows: IntArray, labels: IntArray, seed: tuple[int, ...]) -> list[IntArray]:
+    """Split rows into parts; those of a label stay together, so there may be fewer parts."""
+    found, label = np.unique(labels[rows], return_inverse=True)
+    number = np.random.default_rng(seed).permutation(len(found))[label] % _PARTS
+    return [rows[number == i] for i in range(min(len(found), _PARTS))]
+
+
+def _grown(
+    model: Model, data: TrainingRows, growing: list[_Growing], forest: int, boosted: int
+) -> list[tuple[FloatArray, list[Bag], FloatArray]]:
+    """Predictions of all rows by the bags that leave them out, the bags, and weights of the kinds.
+
+    Bags of the same rows are grown once. They have ``forest`` trees in each forest, and as many
+    boosted trees as belong to a forest of ``boosted`` trees.
+    """
+    keys = [[(id(own.known), bag.tobytes()) for bag in own.bags()] for own in growing]
+    known = {id(own.known): own.known for own in growing}
+    distinct = list(dict.fromkeys(chain.from_iterable(keys)))
+    leaf = smallest_leaf(len(data.used), 2 * forest * max(map(len, keys)))
+
+    def grow(number: int) -> Bag:
+        name, rows = distinct[number]
+        seed = (data.seed, number)
+        return known[name].grow(np.frombuffer(rows, np.intp), forest, boosted, leaf, seed)
+
+    parallel = joblib.Parallel(model.n_jobs, require="sharedmem")
+    found = dict(
+        zip(distinct, parallel(joblib.delayed(grow)(i) for i in range(len(distinct))), strict=True)
+    )
+    return [
+        _combined(own, [found[key] for key in own_keys])
+        for own, own_keys in zip(growing, keys, strict=True)
+    ]
+
+
+def _combined(own: _Growing, bags: list[Bag]) -> tuple[FloatArray, list[Bag], FloatArray]:
+    """Combine the predictions of the bags that leave a row out, and weight the kinds."""
+    known, train = own.known, own.train
+    predicted = np.stack([bag.predicted for bag in bags])
+    count = np.isfinite(predicted[:, 0]).sum(axis=0)
+    # A row that all bags have seen, of the only label, gets the mean of the targets.
+    weights = None if known.weights is None else known.weights[train]
+    mean = np.array([[np.average(known.target[train], weights=weights)], [0.0], [0.0]])
+    kinds = np.where(count > 0, np.nansum(predicted, axis=0) / np.maximum(count, 1), mean)
+    shares = weights_of_kinds(kinds[:, train], known.target[train], weights)
+    return shares @ kinds, bags, shares
