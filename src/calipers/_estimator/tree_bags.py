@@ -34,6 +34,18 @@ class _Growing(NamedTuple):
         """Rows of each bag: all if there is only one part, which then has no predictions."""
         return [_without(self.train, part) for part in self.parts]
 
+    def combined(self, bags: list[Bag]) -> tuple[FloatArray, FloatArray]:
+        """Predictions of all rows by the bags that leave them out, and weights of the kinds."""
+        y, train = self.known.target, self.train
+        weights = None if self.known.weights is None else self.known.weights[train]
+        predicted = np.stack([bag.predicted for bag in bags])
+        count = np.isfinite(predicted[:, 0]).sum(axis=0)
+        # A row that all bags have seen, of the only label, gets the mean of the targets.
+        mean = np.array([[np.average(y[train], weights=weights)], [0.0], [0.0]])
+        kinds = np.where(count > 0, np.nansum(predicted, axis=0) / np.maximum(count, 1), mean)
+        shares = weights_of_kinds(kinds[:, train], y[train], weights)
+        return shares @ kinds, shares
+
 
 def predictions_by_fold(
     model: Model, data: TrainingRows, folds: Sequence[Fold], trees: int
@@ -58,7 +70,8 @@ def predictions_by_fold(
     forest = boosted = -(-trees // (_KINDS * _PARTS))
     if len(data.used) <= FEW:
         forest *= 2
-    return [predicted for predicted, *_ in _grown(model, data, growing, forest, boosted)]
+    grown = _grow(model, data, growing, forest, boosted)
+    return [own.combined(bags)[0] for own, bags in zip(growing, grown, strict=True)]
 
 
 def predictions_for_new_rows(
@@ -77,7 +90,8 @@ def predictions_for_new_rows(
         parts = [np.concatenate(shared[0][i::_MOST_PARTS]) for i in number]
     growing = _Growing(known, _without(data.used, data.outliers), parts)
     count = -(-trees // (_KINDS * len(parts)))
-    ((predicted, bags, weights),) = _grown(model, data, [growing], count, count)
+    (bags,) = _grow(model, data, [growing], count, count)
+    predicted, weights = growing.combined(bags)
     return predicted, known.forest_of(bags, weights)
 
 
@@ -121,13 +135,13 @@ def _random_parts(rows: IntArray, labels: IntArray, seed: tuple[int, ...]) -> li
     return [rows[number == i] for i in range(min(len(found), _PARTS))]
 
 
-def _grown(
+def _grow(
     model: Model, data: TrainingRows, growing: list[_Growing], forest: int, boosted: int
-) -> list[tuple[FloatArray, list[Bag], FloatArray]]:
-    """Predictions of all rows by the bags that leave them out, the bags, and weights of the kinds.
+) -> list[list[Bag]]:
+    """Grow the bags, once if they have the same rows.
 
-    Bags of the same rows are grown once. They have ``forest`` trees in each forest, and as many
-    boosted trees as belong to a forest of ``boosted`` trees.
+    They have ``forest`` trees in each forest, and as many boosted trees as belong to a forest of
+    ``boosted`` trees.
     """
     keys = [[(id(own.known), bag.tobytes()) for bag in own.bags()] for own in growing]
     known = {id(own.known): own.known for own in growing}
@@ -140,23 +154,6 @@ def _grown(
         return known[name].grow(np.frombuffer(rows, np.intp), forest, boosted, leaf, seed)
 
     parallel = joblib.Parallel(model.n_jobs, require="sharedmem")
-    found = dict(
-        zip(distinct, parallel(joblib.delayed(grow)(i) for i in range(len(distinct))), strict=True)
-    )
-    return [
-        _combined(own, [found[key] for key in own_keys])
-        for own, own_keys in zip(growing, keys, strict=True)
-    ]
-
-
-def _combined(own: _Growing, bags: list[Bag]) -> tuple[FloatArray, list[Bag], FloatArray]:
-    """Combine the predictions of the bags that leave a row out, and weight the kinds."""
-    known, train = own.known, own.train
-    predicted = np.stack([bag.predicted for bag in bags])
-    count = np.isfinite(predicted[:, 0]).sum(axis=0)
-    # A row that all bags have seen, of the only label, gets the mean of the targets.
-    weights = None if known.weights is None else known.weights[train]
-    mean = np.array([[np.average(known.target[train], weights=weights)], [0.0], [0.0]])
-    kinds = np.where(count > 0, np.nansum(predicted, axis=0) / np.maximum(count, 1), mean)
-    shares = weights_of_kinds(kinds[:, train], known.target[train], weights)
-    return shares @ kinds, bags, shares
+    grown = parallel(joblib.delayed(grow)(number) for number in range(len(distinct)))
+    found = dict(zip(distinct, grown, strict=True))
+    return [[found[key] for key in own] for own in keys]
