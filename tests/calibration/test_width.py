@@ -12,11 +12,11 @@ from calipers.calibration import (
     Calibration,
     UnseenPools,
     WidthCalibration,
-    correct_by_width,
     log_width,
     normal_scores,
     pool_widths,
 )
+from calipers.calibration._width import correct_by_width
 from calipers.distributions import SplitNormal, SplitNormalMixture
 from calipers.storage import ModelFileError, read_model, write_model
 

@@ -60,6 +60,10 @@ class TargetMap:
     low: float = -np.inf
     high: float = np.inf
 
+    def __post_init__(self) -> None:
+        if self.kind not in TARGET_MAPS:
+            raise ValueError(f"scale must be one of {list(TARGET_MAPS)}, got {self.kind!r}")
+
     @classmethod
     def learn(cls, kind: str, y: ArrayLike) -> "TargetMap":
         """Learn the map from training targets; the unit is their median absolute value.
