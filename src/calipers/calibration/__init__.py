@@ -85,7 +85,6 @@ from calipers.calibration._calibrated import (
 )
 from calipers.calibration._effective import (
     effective_note as effective_note,
-    effective_number as effective_number,
     infinite_reason as infinite_reason,
     rows_needed as rows_needed,
 )
