@@ -37,7 +37,7 @@ FEATURES = {
         cli/_settings_file:parse_bounds cli/_fit_table:_check_bounds cli/_tune:_checked_bounds
         """,
     "calibration by width": """
-        calibration/_width calibration/_deconvolution onnx/_quantiles:width_steps
+        calibration/_width calibration/_deconvolution onnx/_quantiles:log_width
         """,
     "guarantees for groups, subgroups and shifts": """
         _estimator/conformal calibration/_by calibration/_ratio

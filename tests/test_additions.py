@@ -1,6 +1,6 @@
 """What docs/architecture.md says: one file and one line add a loss, a head, an aggregation..."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import jax.numpy as jnp
@@ -109,20 +109,23 @@ def test_an_aggregation(data, tmp_path, monkeypatch):
 class Cautious(Calibrator):
     """The usual map with scores half as far out again."""
 
-    level_map: Calibration
+    map: Calibration
 
     kind: ClassVar[str] = "cautious"
 
     @classmethod
-    def from_scores(cls, scores, weights=None, strict=False, row_weight=None):
-        return cls(Calibration.from_scores(1.5 * scores, weights, strict))
+    def from_rows(cls, rows):
+        return (cls(*Calibration.from_rows(replace(rows, scores=1.5 * rows.scores))),)
 
     @property
     def n_rows(self):
-        return self.level_map.n_rows
+        return self.map.n_rows
+
+    def level_map(self):
+        return self.map
 
     def to_arrays(self):
-        return self.level_map.to_arrays()
+        return self.map.to_arrays()
 
     @classmethod
     def from_arrays(cls, arrays):
@@ -148,63 +151,148 @@ def test_a_calibration(data, tmp_path, monkeypatch):
 
 
 @dataclass(frozen=True)
-class Sided(Calibrator):
-    """A scale of the scores, twice as large where the first input is positive."""
+class Located(Calibrator):
+    """The mean and the spread of the scores, in bins of the first input."""
 
-    scale: float
+    edges: np.ndarray
+    mean: np.ndarray
+    spread: np.ndarray
     n_rows: int
 
-    kind: ClassVar[str] = "sided"
-    scores: ClassVar[np.ndarray] = np.zeros(1)
+    kind: ClassVar[str] = "located"
 
     @classmethod
-    def from_scores(cls, scores, weights=None, strict=False, row_weight=None):
-        return cls(float(np.std(scores)), np.shape(scores)[-1])
+    def from_rows(cls, rows):
+        edges = np.quantile(rows.X[:, 0], [0.25, 0.5, 0.75])
+        bins = np.searchsorted(edges, rows.X[:, 0], side="right")
+        each = [np.atleast_2d(rows.scores)[:, bins == number] for number in range(4)]
+        moments = (np.array([f(scores) for scores in each]) for f in (np.mean, np.std))
+        return (cls(edges, *moments, len(bins)),)
 
     @property
-    def level_map(self):
-        return self
+    def scores(self):
+        return np.sort(self.mean)
+
+    @property
+    def tail_slope(self):
+        return self.spread.max()
 
     def local(self, dist, X):
-        return np.where(X[:, 0] > 0, 2.0, 1.0)
+        return np.searchsorted(self.edges, X[:, 0], side="right")
 
-    def to_score(self, v, side):
-        return v * self.scale * side
+    def to_score(self, v, number):
+        return self.mean[number] + v * self.spread[number]
 
-    def from_score(self, z, side):
-        return z / (self.scale * side)
+    def from_score(self, z, number):
+        return (z - self.mean[number]) / self.spread[number]
 
-    def pieces_of_score(self, z, side):
-        zeros = np.zeros(np.broadcast_shapes(np.shape(z), np.shape(side)))
-        return Pieces(zeros, zeros, zeros + self.scale * side)
+    def pieces_of_score(self, z, number):
+        zeros = np.zeros(np.broadcast_shapes(np.shape(z), np.shape(number)))
+        return Pieces(zeros + self.mean[number], zeros, zeros + self.spread[number])
 
     def supports(self, p, local=None):
         return np.ones(np.shape(p), bool)
 
     def to_arrays(self):
-        return {"scale": np.array(self.scale), "n_rows": np.array(self.n_rows)}
+        return {name: np.asarray(value) for name, value in vars(self).items()}
 
     @classmethod
     def from_arrays(cls, arrays):
-        return cls(float(arrays["scale"]), int(arrays["n_rows"]))
+        names = ("edges", "mean", "spread")
+        return cls(*(arrays[name] for name in names), int(arrays["n_rows"]))
 
 
-def test_a_calibration_that_depends_on_the_row(data, tmp_path, monkeypatch):
-    monkeypatch.setitem(CALIBRATIONS, "sided", Sided)
-    usual = IntervalRegressor(calibration="map", n_networks=4, cv=2, **SMALL).fit(*data)
-    model = IntervalRegressor(calibration="sided", n_networks=4, cv=2, **SMALL).fit(*data)
-    ratio = np.divide(*(np.ptp(m.predict_interval(data[0]), axis=1) for m in (model, usual)))
-    positive = data[0][:, 0] > 0
-    assert ratio[positive].min() > 1.5 * ratio[~positive].max()
+class InGraphs(Located):
+    """The same with an ONNX form."""
+
+    kind = "in graphs"
+
+    def onnx(self, graph, X, mixture):
+        first = graph("Gather", X, graph.integers(0), axis=1)
+        return graph.count(graph("GreaterOrEqual", first, self.edges), 1), 4
+
+
+@pytest.fixture
+def uneven(monkeypatch):
+    """Rows in groups, with more noise where the first input is greater."""
+    monkeypatch.setitem(CALIBRATIONS, "located", Located)
+    monkeypatch.setitem(CALIBRATIONS, "in graphs", InGraphs)
+    rng = np.random.default_rng(1)
+    X = rng.uniform(-2, 2, (240, 2))
+    y = X[:, 0] + np.exp(0.5 * X[:, 0]) * rng.standard_normal(240)
+    return X, y, np.repeat(np.arange(60), 4)
+
+
+def test_a_calibration_that_learns_on_what_in_a_row_it_depends(uneven, tmp_path):
+    X, y, groups = uneven
+    one = SMALL | {"epochs": 1}  # networks that have learnt nothing of the noise
+    usual = IntervalRegressor(calibration="map", n_networks=4, cv=2, **one).fit(X, y)
+    model = IntervalRegressor(calibration="located", n_networks=4, cv=2, **one)
+    model.fit(X, y, groups=groups)
+    found = {True: model, False: usual}
+    ratio = np.divide(*(np.ptp(m.predict_interval(X), axis=1) for m in found.values()))
+    assert ratio[X[:, 0] > 1].min() > 1.5 * ratio[X[:, 0] < -1].max()
+    check_predictions(model, X, y)
     model.save(tmp_path / "model")
     again = IntervalRegressor.load(tmp_path / "model")
-    assert np.array_equal(again.predict_interval(data[0]), model.predict_interval(data[0]))
+    assert np.array_equal(again.predict_interval(X), model.predict_interval(X))
+    assert np.array_equal(again.predict_var(X), model.predict_var(X))
     shown = CliRunner().invoke(app, ["inspect", str(tmp_path / "model")])
-    assert "calibrated out of fold on 200 rows" in shown.output.lower()
-    with pytest.raises(ValueError, match="'sided', which depends on the row"):
+    assert "calibrated out of fold on 240 rows" in shown.output.lower()
+    with pytest.raises(ValueError, match="'located', which depends on the row, cannot be exp"):
         model.to_onnx(tmp_path / "model.onnx")
-    model.conformalize(*data)
-    assert [type(c) for c in model.ensemble_.calibrations] == [Sided]
+    model.conformalize(X, y, groups=groups)
+    assert [type(c) for c in model.ensemble_.calibrations] == [Located]
+    model.conformalize(X[:200], y[:200], half_life=50, keep=True)
+    assert [c.n_rows for c in model.ensemble_.calibrations] == [240, 200]
+    check_predictions(model, X, y)
+    with pytest.raises(ValueError, match="'located' takes no weights of new rows"):
+        model.conformalize(X, y, row_weight=lambda rows: np.ones(len(rows)))
+
+
+def check_predictions(model, X, y):
+    """All that a distribution is asked, which one quantile function must explain."""
+    dist, levels = model.predict_dist(X), (np.arange(2000) + 0.5)[:, None] / 2000
+    quantiles = dist.ppf(levels)
+    std = model.predict(X, return_std=True)[1]
+    np.testing.assert_allclose(std, quantiles.std(axis=0), rtol=0.01)
+    np.testing.assert_allclose(dist.mean, quantiles.mean(axis=0), atol=0.01 * std.max())
+    np.testing.assert_array_equal(dist[:9].mean, dist.mean[:9])
+    expected = np.abs(quantiles - y).mean(axis=0) - ((2 * levels - 1) * quantiles).mean(axis=0)
+    np.testing.assert_allclose(dist.crps(y), expected, atol=0.01 * std.max())
+    np.testing.assert_allclose(dist.cdf(quantiles[[5, 1500]]), levels[[5, 1500]] + np.zeros(len(X)))
+    lower, upper = dist.hdi(0.8)
+    assert (upper - lower <= np.ptp(dist.interval(0.8), axis=0) * (1 + 1e-9)).all()
+    assert np.isfinite(dist.logpdf(y)).all()
+
+
+@pytest.mark.parametrize("twice", [False, True])
+def test_a_calibration_that_depends_on_the_row_may_have_an_onnx_form(uneven, tmp_path, twice):
+    X, y, groups = uneven
+    options = {"n_networks": 4, "cv": 2, **SMALL}
+    model = IntervalRegressor(calibration="in graphs", **options).fit(X, y, groups=groups)
+    if twice:
+        model.conformalize(X[:100], y[:100], keep=True)
+    runtime = pytest.importorskip("onnxruntime")
+    path = model.to_onnx(tmp_path / "model.onnx", [0.5, 0.9])
+    lower, upper = runtime.InferenceSession(path).run(["lower", "upper"], {"X": X})
+    expected = model.predict_interval(X, coverage=[0.5, 0.9])
+    np.testing.assert_allclose(lower, expected[:, 0], rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(upper, expected[:, 1], rtol=1e-4, atol=1e-4)
+
+
+def test_a_calibration_with_distributions_of_its_own_has_no_onnx_form(data, tmp_path, monkeypatch):
+    class Moved(Cautious):
+        kind = "moved"
+
+        def calibrated(self, dist, X, unsupported="inf"):
+            return super().calibrated(dist[::-1], X, unsupported)
+
+    monkeypatch.setitem(CALIBRATIONS, "moved", Moved)
+    model = IntervalRegressor(calibration="moved", n_networks=4, cv=2, **SMALL).fit(*data)
+    pytest.importorskip("onnx")
+    with pytest.raises(ValueError, match="'moved', which depends on the row, cannot be exported"):
+        model.to_onnx(tmp_path / "model.onnx")
 
 
 def test_a_head_of_unknown_fields_is_refused_when_it_is_defined():

@@ -1,8 +1,8 @@
 """Cross-fitting: folds, the out-of-fold predictions of their networks, and calibration by them."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
 from numbers import Integral
 from typing import Any, NamedTuple
 
@@ -16,10 +16,8 @@ from calipers.calibration import (
     CALIBRATIONS,
     CalibratedMixture,
     Calibration,
+    CalibrationRows,
     Calibrator,
-    WidthCalibration,
-    correct_by_width,
-    effective_number,
     log_width,
     normal_scores,
     out_of_fold,
@@ -32,7 +30,6 @@ from calipers.distributions import (
     Support,
     TargetMap,
     TransformedMixture,
-    latent_targets,
     match_atoms,
 )
 from calipers.ensemble import Ensemble
@@ -255,7 +252,8 @@ def calibrate(
         return (Calibration.without_rows(),), None
     row_folds = np.repeat(np.arange(len(folds)), [len(part) for part in held_out])
     X = np.broadcast_to(X, (len(folds), *X.shape[-2:]))
-    mixture = ensemble.mixture(X[row_folds, rows])
+    inputs = X[row_folds, rows]
+    mixture = ensemble.mixture(inputs)
     if len(mixture.components) != len(fold_of) * mixture.per_network:
         raise ValueError(
             f"aggregation={ensemble.aggregation!r} merges the networks, so that those of a fold "
@@ -263,30 +261,28 @@ def calibrate(
         )
     dist = out_of_fold(mixture, fold_of, row_folds)
     row_weights = None if weights is None else weights[rows]
-    target, support = _latent_targets(ensemble, dist, y[rows], row_weights, seed)
+    support = ensemble.support
+    if not support.is_line:
+        support = match_atoms(support, ensemble.on_own_scale(dist), y[rows], row_weights)
+    matched, rng = replace(ensemble, support=support), np.random.default_rng(seed)
+    target = matched.latent_targets(dist, y[rows], rng)
     once, first = np.unique(rows, return_index=True)
-    unit = rows if groups is None else groups[rows]
-    units = None if groups is None and len(once) == len(rows) else unit
-    by_width, correct = None, kind == WidthCalibration.kind
+    log_widths: Callable[[], FloatArray] | None = None
     # Pools need, for each row, other folds that were trained on it: a single fold has none, and if
     # folds leave rows out, some other folds were not trained on the row.
     if len(fold_of) >= 2 * len(folds) > 2 and not leave_rows_out(folds):
         with joblib.parallel_config("threading", n_jobs=ensemble.n_jobs):
             pools = unseen_pools(mixture, target, fold_of, row_folds)
-        scores = pools.scores
-        if correct:
-            ones = np.ones(len(rows))
-            effective = effective_number(ones if row_weights is None else row_weights, units)
-            width = pool_widths(pools, mixture, fold_of, row_folds)
-            by_width, scores = correct_by_width(width, scores, int(effective), unit[pools.row])
-        scores = scores.reshape(-1, len(rows))
+        scores = pools.scores.reshape(-1, len(rows))
+        log_widths = partial(pool_widths, pools, mixture, fold_of, row_folds)
     else:
         scores = normal_scores(dist, target)
-        if correct and len(folds) == 1 and units is None and row_weights is None:
-            by_width, scores = correct_by_width(log_width(dist), scores, len(rows), rows)
-    last: Any = Calibration if correct else CALIBRATIONS[kind]
-    options = {} if units is None else {"units": units}
-    calibrator: Calibrator = last.from_scores(scores, row_weights, **options)
+        if len(folds) == 1 and groups is None and row_weights is None:
+            log_widths = partial(log_width, dist)
+    unit = rows if groups is None else groups[rows]
+    learned = CALIBRATIONS[kind].from_rows(
+        CalibrationRows(scores, dist, inputs, unit, row_weights, log_widths=log_widths)
+    )
     dist, scale, point = dist[first], ensemble.target_map, np.full(len(y), np.nan)
     point[once] = ensemble.within_bounds(dist.mean if scale is None else scale.mean(dist))
     predictions = OutOfFold(
@@ -299,21 +295,4 @@ def calibrate(
         support,
         scale,
     )
-    return (calibrator,) if by_width is None else (by_width, calibrator), predictions
-
-
-def _latent_targets(
-    ensemble: Ensemble,
-    dist: SplitNormalMixture,
-    target: FloatArray,
-    weights: FloatArray | None,
-    seed: int,
-) -> tuple[FloatArray, Support]:
-    """Targets on the networks' scale, and the support with its atoms matched to predictions."""
-    support = ensemble.support
-    if not support.is_line:
-        in_own_unit = ensemble.on_own_scale(dist)
-        support = match_atoms(support, in_own_unit, target, weights)
-        target = latent_targets(support, in_own_unit, target, np.random.default_rng(seed))
-    scale = ensemble.target_map
-    return target if scale is None else scale.forward(target), support
+    return learned, predictions

@@ -144,7 +144,7 @@ class Ensemble:
         ``dist`` is the result of ``calibrated`` for their rows. A target value with positive
         probability has no single score: ``rng`` draws one within its cell.
         """
-        return normal_scores(dist, self._latent_targets(dist, y, rng))
+        return normal_scores(dist, self.latent_targets(dist, y, rng))
 
     def learn(
         self,
@@ -170,7 +170,7 @@ class Ensemble:
         base = replace(self, calibrations=fixed, support=support)
         dist = base.calibrated(X)
         rng = np.random.default_rng(int(online.levels.rows))  # a new seed for each update
-        latent = base._latent_targets(dist, y, rng)
+        latent = base.latent_targets(dist, y, rng)
         cells = None
         if not support.is_line:
             cells = np.stack([support.lower_edge(y), support.upper_edge(y)])
@@ -197,7 +197,7 @@ class Ensemble:
             refuse_outside(y, self.support)
         return replace(self, support=self.support.widened(y))
 
-    def _latent_targets(
+    def latent_targets(
         self, dist: NetworkDistribution, y: FloatArray, rng: np.random.Generator
     ) -> FloatArray:
         """Targets on the networks' scale, drawn within their cells if the support has any."""

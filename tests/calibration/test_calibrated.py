@@ -137,7 +137,7 @@ def test_members_variances_are_those_before_the_correction(dist, mixture):
 def test_rows_can_be_taken(mixture):
     weights = np.linspace(0.5, 3.0, len(mixture))
     calibration = Calibration.from_scores(np.random.default_rng(0).standard_normal(200))
-    dist = CalibratedMixture(mixture, calibration, row_weights=weights)
+    dist = CalibratedMixture(mixture, calibration, local=weights)
     assert len(dist) == len(mixture)
     assert dist.shape == mixture.shape
     keep = np.array([4, 1])
@@ -159,7 +159,7 @@ def test_threads_do_not_matter():
 def test_heavy_rows_lose_their_support_first(mixture):
     calibration = Calibration.from_scores(np.linspace(-2, 2, 100))
     weights = np.array([0.1, 1.0, 2.0, 3.0, 4.0, 90.0])
-    dist = CalibratedMixture(mixture, calibration, row_weights=weights)
+    dist = CalibratedMixture(mixture, calibration, local=weights)
     lower, upper = dist.interval(0.95)
     assert np.isfinite(lower).tolist() == [True, True, True, False, False, False]
     assert np.isfinite(upper).tolist() == [True, True, True, False, False, False]
@@ -180,10 +180,10 @@ def test_bad_parameters_are_refused(mixture):
     calibration = Calibration.from_scores([0.0, 1.0])
     with pytest.raises(ValueError, match="unsupported must be 'inf' or 'raise', got 'clip'"):
         CalibratedMixture(mixture, calibration, unsupported="clip")
-    with pytest.raises(ValueError, match=r"row_weights must fit rows of shape \(6,\)"):
-        CalibratedMixture(mixture, calibration, row_weights=np.ones(4))
-    with pytest.raises(ValueError, match="row_weights must be finite and not negative"):
-        CalibratedMixture(mixture, calibration, row_weights=-1.0)
+    with pytest.raises(ValueError, match=r"local must fit rows of shape \(6,\)"):
+        CalibratedMixture(mixture, calibration, local=np.ones(4))
+    with pytest.raises(ValueError, match="weight must be finite and not negative"):
+        CalibratedMixture(mixture, calibration, local=np.array(-1.0)).ppf(0.5)
 
 
 def test_an_outlier_a_million_sigma_away_is_honoured_and_finite(mixture):

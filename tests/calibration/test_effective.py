@@ -6,7 +6,8 @@ from sklearn.model_selection import RepeatedKFold
 
 from calipers import IntervalRegressor
 from calipers._schema import SchemaError
-from calipers.calibration import Calibration, effective_number
+from calipers.calibration import Calibration
+from calipers.calibration._effective import effective_number
 from calipers.networks import MLP
 
 SMALL = {

@@ -10,13 +10,14 @@ from calipers import IntervalRegressor, load
 from calipers.calibration import (
     CalibratedMixture,
     Calibration,
+    CalibrationBy,
     UnseenPools,
     WidthCalibration,
-    correct_by_width,
     log_width,
     normal_scores,
     pool_widths,
 )
+from calipers.calibration._width import correct_by_width
 from calipers.distributions import SplitNormal, SplitNormalMixture
 from calipers.storage import ModelFileError, read_model, write_model
 
@@ -188,6 +189,14 @@ def test_all_methods_of_the_distribution_agree():
     draws = corrected.sample(5000, rng=rng)
     assert np.allclose(corrected.std, draws.std(axis=0), rtol=0.1)
     assert np.allclose(corrected.crps(y[:50]), expected_crps(draws, y[:50]), rtol=0.1)
+
+
+def test_it_says_how_far_it_moves_values():
+    first = WidthCalibration(np.zeros(1), np.array([0.5, 2.0]), 300)
+    assert first.reach(40.0) == 80.0
+    maps = tuple(Calibration.from_scores(size * np.arange(-3.0, 4.0)) for size in (1.0, 2.0))
+    by = CalibrationBy(None, maps, None)
+    assert by.reach(40.0) == max(each.reach(40.0) for each in maps)
 
 
 def expected_crps(draws, y):

@@ -25,6 +25,11 @@ def test_maps_go_there_and_back(kind, y, unit):
     assert np.exp(one.log_slope(y)) == pytest.approx(float(slope), rel=1e-3)
 
 
+def test_an_unknown_scale_is_refused_instead_of_taken_for_asinh():
+    with pytest.raises(ValueError, match=r"scale must be one of \['log', 'asinh'\], got 'sqrt'"):
+        TargetMap("sqrt", 1.0)
+
+
 def test_a_logarithm_of_a_normal_is_scipys():
     dist = TransformedMixture(
         SplitNormalMixture(SplitNormal([[0.5]], 0.4, 0.4)), TargetMap("log", 3.0)

@@ -17,8 +17,8 @@ from calipers._text import did_you_mean
 from calipers.calibration import (
     CALIBRATIONS,
     WIDTH,
-    Calibration,
     CalibrationBy,
+    CalibrationRows,
     Calibrator,
     DensityRatio,
     Subgroups,
@@ -57,30 +57,31 @@ def conformal_ensemble(
         weights = 0.5 ** (np.arange(len(y), 0, -1) / half_life)
     if shifted_to is not None:
         row_weight, weights = DensityRatio.learn(numbers, model.reader_.read(model, shifted_to))
-    calibration: Calibrator
-    if by is not None:
-        code, subgroups = find_subgroups(model.reader_, by, dist, numbers, model.coverage, labels)
-        calibration = CalibrationBy.from_subgroups(
-            subgroups, code, scores, weights, labels, model.coverage
-        )
+    units = np.arange(len(y)) if labels is None else labels
+    # With a half-life, a new row is one step younger than the last, and has weight 1.
+    new_weight = None if half_life is None else 1.0
+    rows = CalibrationRows(scores, dist, numbers, units, weights, True, row_weight, new_weight)
+    learned: tuple[Calibrator, ...]
+    if by is None:
+        learned = CALIBRATIONS[model.calibration].from_rows(rows)
     else:
-        kind = CALIBRATIONS[model.calibration]
-        make = Calibration if kind.corrects_by else kind
-        options = {} if labels is None else {"units": labels}
-        calibration = make.from_scores(
-            scores, weights, strict=True, row_weight=row_weight, **options
+        subgroups = find_subgroups(model.reader_, by, dist, numbers, model.coverage, labels)
+        learned = (CalibrationBy.from_subgroups(subgroups, rows, model.coverage),)
+    if row_weight is not None and learned[-1].row_weight is None:
+        raise ValueError(
+            f"calibration={model.calibration!r} takes no weights of new rows, as row_weight and "
+            "shifted_to give"
         )
-        if half_life is not None and isinstance(calibration, Calibration):
-            # A new row is one step younger than the last, and has weight 1.
-            calibration = replace(calibration, n_effective=calibration.total_weight)
-    effective = float(getattr(calibration, "n_effective", len(y)))
+    effective = float(getattr(learned[-1], "n_effective", len(y)))
     about: dict[str, Any] = {"rows": len(y), "effective_rows": effective}
     if labels is not None:
         about["groups"] = len(np.unique(labels))
     if shifted_to is not None and weights is not None:
         about["largest_ratio"] = float(weights.max())
-    about |= calibration.about()
-    return replace(base, calibrations=(*base.calibrations, calibration)), about
+    if isinstance(learned[-1], CalibrationBy):
+        place = learned[-1].place
+        about |= {"kinds": len(place), "kinds_with_a_guarantee": int((place > 0).sum())}
+    return replace(base, calibrations=(*base.calibrations, *learned)), about
 
 
 @dataclass(frozen=True)
@@ -136,11 +137,8 @@ def find_subgroups(
     X: FloatArray,
     coverage: float,
     groups: NDArray[np.intp] | None,
-) -> tuple[NDArray[np.intp], Subgroups]:
-    """Return the subgroup of each row, and the subgroups.
-
-    They are defined by a column, by the width of predictions or by a function.
-    """
+) -> Subgroups:
+    """Return subgroups, defined by a column, by the width of predictions or by a function."""
     units = len(X) if groups is None else len(np.unique(groups))
     bins = int(np.clip(units // (2 * rows_needed(coverage)), 1, 10))  # twice the rows needed
     if callable(by):
@@ -152,14 +150,11 @@ def find_subgroups(
             return np.where(seen[place] == labels, place, -1)
 
         no_columns = np.empty(0, np.intp)
-        subgroups = Subgroups(no_columns, np.empty((len(seen), 0)), np.empty(0), label)
-        return label(X), subgroups
+        return Subgroups(no_columns, np.empty((len(seen), 0)), np.empty(0), label)
     names = [column.name for column in reader.columns]
     if by == WIDTH and by not in names:
-        subgroups = Subgroups.of_width(dist, bins)
-    else:
-        subgroups = Subgroups.of_columns(X, columns_of(reader, by, names), bins)
-    return subgroups.of_rows(dist, X), subgroups
+        return Subgroups.of_width(dist, bins)
+    return Subgroups.of_columns(X, columns_of(reader, by, names), bins)
 
 
 def columns_of(reader: Inputs, by: Any, names: list[str]) -> NDArray[np.intp]:

@@ -4,8 +4,6 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
-
 from calipers._schema import SchemaError, arrays_under, refuse
 from calipers._serialization import banks
 from calipers._serialization.model_schema import COLUMN, CUSTOM, check_ensemble
@@ -20,6 +18,8 @@ from calipers.calibration import (
 )
 from calipers.distributions import Support, TargetMap
 from calipers.ensemble import Ensemble
+
+_LAST = 40.0  # normal score beyond which probabilities are 0 in double precision
 
 
 def ensemble_to_dict(ensemble: Ensemble) -> tuple[dict[str, Any], banks.Arrays]:
@@ -74,7 +74,9 @@ def ensemble_from_dict(
     if document["points"] not in (None, COLUMN, CUSTOM):
         banks.check_bank(document["points"], arrays_under(arrays, "points."))
     calibrations = calibrations_from_dict(document, arrays)
-    stretch = float(np.prod([calibration.reach() for calibration in calibrations]))
+    stretch = _LAST if calibrations else 1.0
+    for calibration in reversed(calibrations):
+        stretch = max(calibration.reach(stretch), 1.0)
     bank = banks.bank_from_arrays(document["program"], arrays, network, largest, stretch)
     source = document["points"] and _points_from_dict(
         document["points"], arrays_under(arrays, "points."), network, points, largest, len(bank)
@@ -89,11 +91,11 @@ def ensemble_from_dict(
     if row_weight is not None and calibrations:
         last = len(calibrations) - 1
         last -= last > 0 and calibrations[last].kind == AdaptiveCoverage.kind
-        calibration: Any = calibrations[last]
+        weighted: Any = calibrations[last]
         try:
-            weighted = replace(calibration, row_weight=row_weight)
+            weighted = replace(weighted, row_weight=row_weight)
         except TypeError:
-            raise ValueError(f"a calibration {calibration.kind!r} takes no row_weight") from None
+            raise ValueError(f"a calibration {weighted.kind!r} takes no row_weight") from None
         calibrations = (*calibrations[:last], weighted, *calibrations[last + 1 :])
     return Ensemble(
         Upgraded(source, bank) if source else bank,

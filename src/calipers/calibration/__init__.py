@@ -56,7 +56,7 @@ at least that, and it is nominal over the intervals that are not a single value,
 masses are predicted correctly. This is a statement about the past as a whole, not about the next
 row.
 
-A calibration is a subclass of ``Calibrator`` with a ``from_scores`` (see ``ScoreCalibrator``),
+A calibration is a subclass of ``Calibrator``, made from ``CalibrationRows`` by ``from_rows`` and
 registered in ``CALIBRATIONS`` under its ``kind``.
 
 References
@@ -85,7 +85,6 @@ from calipers.calibration._calibrated import (
 )
 from calipers.calibration._effective import (
     effective_note as effective_note,
-    effective_number as effective_number,
     infinite_reason as infinite_reason,
     rows_needed as rows_needed,
 )
@@ -94,12 +93,11 @@ from calipers.calibration._level_map import LevelMap as LevelMap
 from calipers.calibration._martingale import Martingale
 from calipers.calibration._online import AdaptiveCoverage
 from calipers.calibration._pool import UnseenPools as UnseenPools, out_of_fold, unseen_pools
-from calipers.calibration._protocol import Calibrator, ScoreCalibrator
+from calipers.calibration._protocol import CalibrationRows, Calibrator
 from calipers.calibration._ratio import DensityRatio
 from calipers.calibration._score_map import Calibration
 from calipers.calibration._width import (
     WidthCalibration,
-    correct_by_width as correct_by_width,
     log_width as log_width,
     pool_widths as pool_widths,
 )
@@ -110,11 +108,11 @@ __all__ = [
     "CalibratedMixture",
     "Calibration",
     "CalibrationBy",
+    "CalibrationRows",
     "Calibrator",
     "DensityRatio",
     "Learned",
     "Martingale",
-    "ScoreCalibrator",
     "WidthCalibration",
     "normal_scores",
     "out_of_fold",

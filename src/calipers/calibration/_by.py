@@ -5,7 +5,7 @@ Subgroups are categories or bins of an input, or bins of the predicted width.
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, NoReturn, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -14,7 +14,7 @@ from calipers._checks import BoolArray, FloatArray, IntArray
 from calipers._schema import array_of, arrays_under, refuse, within
 from calipers.calibration._calibrated import CalibratedMixture
 from calipers.calibration._level_map import Pieces
-from calipers.calibration._protocol import Calibrator
+from calipers.calibration._protocol import CalibrationRows, Calibrator
 from calipers.calibration._score_map import Calibration
 from calipers.calibration._width import log_width
 from calipers.distributions import SplitNormalMixture
@@ -128,35 +128,29 @@ class CalibrationBy(Calibrator):
     def from_subgroups(
         cls,
         subgroups: Subgroups,
-        code: IntArray,
-        scores: FloatArray,
-        weights: FloatArray | None,
-        units: NDArray[Any] | None,
+        rows: CalibrationRows,
         coverage: float,
     ) -> Self:
-        """Learn strict maps from the scores of rows with subgroup numbers ``code``.
+        """Learn strict maps from rows.
 
         A subgroup has its own map where its rows support ``coverage``.
         """
+        weights, code = rows.weights, subgroups.of_rows(rows.dist, rows.X)
 
-        def learn(rows: Any) -> Calibration:
-            weight, unit = (None if a is None else a[rows] for a in (weights, units))
-            return Calibration.from_scores(scores[rows], weight, strict=True, units=unit)
+        def learn(part: Any) -> Calibration:
+            weight = None if weights is None else weights[part]
+            units = rows.units[part]
+            return Calibration.from_scores(rows.scores[part], weight, strict=True, units=units)
 
         maps, place = [learn(slice(None))], np.zeros(len(subgroups), np.intp)
         for number in range(len(subgroups)):
-            rows = np.flatnonzero(code == number)
-            if rows.size and (weights is None or weights[rows].sum() > 0):
-                calibration = learn(rows)
+            own = np.flatnonzero(code == number)
+            if own.size and (weights is None or weights[own].sum() > 0):
+                calibration = learn(own)
                 if calibration.supports(0.5 * (1.0 - coverage)):
                     place[number] = len(maps)
                     maps.append(calibration)
         return cls(subgroups, tuple(maps), place)
-
-    @property
-    def level_map(self) -> Self:
-        """The maps, which this object itself applies; a row's depends on the number of its map."""
-        return self
 
     @property
     def n_rows(self) -> int:
@@ -177,6 +171,11 @@ class CalibrationBy(Calibrator):
     def scores(self) -> FloatArray:
         """Scores of the knots of all maps."""
         return np.unique(np.concatenate([calibration.scores for calibration in self.maps]))
+
+    @property
+    def tail_slope(self) -> float:
+        """The largest slope of a map beyond its knots."""
+        return max(calibration.tail_slope for calibration in self.maps)
 
     def local(self, dist: SplitNormalMixture | CalibratedMixture, X: FloatArray) -> IntArray:
         """Number of each row's map."""
@@ -219,17 +218,6 @@ class CalibrationBy(Calibrator):
             rows = number == each
             result[..., rows] = function(self.maps[each], values[rows])
         return result
-
-    def fixed_scores(self, v: FloatArray) -> NoReturn:
-        raise ValueError("a model conformalized by subgroups of rows cannot be exported to ONNX")
-
-    def about(self) -> dict[str, Any]:
-        """Number of subgroups, and of those with a map of their own."""
-        own = int((self.place > 0).sum())
-        return {"kinds": len(self.place), "kinds_with_a_guarantee": own}
-
-    def reach(self) -> float:
-        return max(calibration.reach() for calibration in self.maps)
 
     def check_inputs(self, inputs: int) -> None:
         within("by.columns", self.subgroups.columns, 0, inputs - 1)

@@ -10,9 +10,11 @@ integrated row by row.
 
 The error of a rule is estimated from the last Legendre coefficients of q on each panel and the
 contribution of the first omitted ones. Rows with an error of more than `TOLERANCE` standard
-deviations (some with members far apart or very narrow) get panels half as wide, and in the end
-adaptive quadrature. The few rows still inaccurate after the first halving have their quantiles
-solved one at a time.
+deviations (some with members far apart or very narrow) get panels half as wide. The few rows still
+inaccurate after the first halving have their quantiles solved one at a time.
+
+A rule takes a thousand times longer to make than to apply to a row. So rows each of which has a map
+of its own, by its weight, are summed over quantiles at equally spaced levels instead.
 """
 
 from collections.abc import Callable, Iterator
@@ -22,14 +24,21 @@ import numpy as np
 from numpy.polynomial import legendre
 
 from calipers._checks import FloatArray, IntArray
-from calipers.calibration import _adaptive_quadrature as adaptive, _rules as rules
+from calipers.calibration import _rules as rules
 from calipers.calibration._level_map import MixtureRows
-from calipers.calibration._rules import Rule, make_rule
-from calipers.distributions import mixture_scores, mixture_values_on_grid
+from calipers.calibration._rules import Chain, Rule, make_rule
+from calipers.distributions import (
+    SUM_SCORES,
+    mixture_scores,
+    mixture_values_on_grid,
+    summed_crps,
+    summed_moments,
+)
 
-# Largest accepted error of a row, estimated in standard deviations.
+# Largest error of a row, estimated in standard deviations, for which panels are not halved.
 TOLERANCE = 1e-6
-HALVINGS = 2
+# Halvings from which on quantiles are solved one at a time, and the last.
+EXACT, HALVINGS = 2, 3
 # Rows integrated together, so that the few that need narrower panels share their cost.
 ROWS = 8192
 # Rows per chunk: the members' arrays then stay in a core's cache, and products with the transform
@@ -41,53 +50,62 @@ Integral = Callable[[MixtureRows, FloatArray, FloatArray, Rule], tuple[FloatArra
 
 def crps(rows: MixtureRows, y: FloatArray) -> FloatArray:
     """Score of `y`: the integral of (F(x) - 1[x >= y])^2."""
-    return _integrate(_crps, adaptive.crps, rows, y, outputs=1)[0]
+    unstretched, stretch = _without_stretch(rows)
+    if _each_its_own(unstretched):
+        return summed_crps(_quantiles_to_sum(rows), y)
+    return _integrate(_crps, unstretched, stretch, y, outputs=1)[0]
 
 
 def mean_and_variance(rows: MixtureRows) -> tuple[FloatArray, FloatArray]:
     """First two moments."""
-    nothing = np.zeros(rows.members.n_rows)
-    mean, variance = _integrate(_moments, adaptive.mean_and_variance, rows, nothing, outputs=2)
+    unstretched, stretch = _without_stretch(rows)
+    if _each_its_own(unstretched):
+        return summed_moments(_quantiles_to_sum(rows))
+    mean, variance = _integrate(_moments, unstretched, stretch, np.zeros(stretch.size), outputs=2)
     return mean, variance
 
 
+def _each_its_own(rows: MixtureRows) -> bool:
+    """Whether maps depend on something other than an integer, which few or no rows share."""
+    return any(local is not None and local.dtype.kind == "f" for local in rows.local)
+
+
+def _quantiles_to_sum(rows: MixtureRows) -> FloatArray:
+    """Quantiles at equally spaced levels on the normal scale, along the first axis."""
+    return np.stack([rows.values(np.full(rows.members.n_rows, v)) for v in SUM_SCORES])
+
+
 def _integrate(
-    integral: Integral,
-    fallback: Callable[[MixtureRows, FloatArray], FloatArray],
-    rows: MixtureRows,
-    y: FloatArray,
-    outputs: int,
+    integral: Integral, rows: MixtureRows, stretch: FloatArray, y: FloatArray, outputs: int
 ) -> FloatArray:
     """Integrate with ever narrower panels, rows of the same maps at a time; shape (outputs, n)."""
     results = np.empty((outputs, y.size))
-    unstretched, stretch = _without_stretch(rows)
-    for local, pending in _same_maps(unstretched.local, y.size):
+    for local, pending in _same_maps(rows.local, y.size):
         for halvings in range(HALVINGS + 1):
-            rule, inaccurate = make_rule(unstretched.maps, local, halvings), []
-            for start in range(0, pending.size, CHUNK):
-                part = pending[start : start + CHUNK]
-                *values, error, scale = integral(
-                    unstretched.take(part), y[part], stretch[part], rule
-                )
+            rule, inaccurate = make_rule(Chain(rows.maps), local, halvings), []
+            size = CHUNK >> halvings
+            for start in range(0, pending.size, size):
+                part = pending[start : start + size]
+                *values, error, scale = integral(rows.take(part), y[part], stretch[part], rule)
                 results[:, part] = values
                 inaccurate.append(part[~(error <= TOLERANCE * scale)])
             pending = np.concatenate(inaccurate)
             if pending.size == 0:
                 break
-        if pending.size:
-            results[:, pending] = fallback(rows.take(pending), y[pending])
     return results
 
 
 def _without_stretch(rows: MixtureRows) -> tuple[MixtureRows, FloatArray]:
-    """Rows without a first map that stretches scores, and its factors.
+    """Rows without a first map that multiplies levels by a factor of the row, and these factors.
 
-    The scores of all rows then have the same distribution, whatever the widths.
+    The scores of all rows then have the same distribution, whatever their factors.
     """
-    stretch = getattr(rows.maps[0], "stretch", None)
-    if stretch is None or len(rows.maps) == 1:
-        return rows, np.ones(rows.members.n_rows)
-    return rows._replace(maps=rows.maps[1:], local=rows.local[1:]), stretch(rows.local[0])
+    first, local = rows.maps[0], rows.local[0]
+    if local is not None and not first.scores.any():  # a single knot at zero
+        pieces = first.pieces_of_score(np.array([[-1.0], [1.0]]), local)
+        if not pieces.z.any() and not pieces.v.any() and (pieces.rate[0] == pieces.rate[1]).all():
+            return rows._replace(maps=rows.maps[1:], local=rows.local[1:]), pieces.rate[0]
+    return rows, np.ones(rows.members.n_rows)
 
 
 def _same_maps(local: tuple[Any, ...], n: int) -> Iterator[tuple[tuple[Any, ...], IntArray]]:
@@ -145,7 +163,7 @@ def _weighted(weights: FloatArray, f: FloatArray) -> FloatArray:
 def _quantiles(rows: MixtureRows, stretch: FloatArray, rule: Rule) -> FloatArray:
     """Quantiles at the rule's points, of shape (panels, POINTS, n)."""
     points = rule.points[:, None] * stretch
-    q = mixture_values_on_grid(points, rows.members, walk=rule.halvings < HALVINGS)
+    q = mixture_values_on_grid(points, rows.members, walk=rule.halvings < EXACT)
     return q.reshape(*rule.over_p.shape, -1)
 
 

@@ -40,7 +40,9 @@ class LevelMap(Protocol):
 
     It may differ between rows. ``local`` is what the map of a row depends on, one number per row:
     its weight, the step of its width, the number of its subgroup's map. Each class says what it is;
-    others only pass it on. None is for rows of which nothing is known.
+    others only pass it on. None is for rows of which nothing is known. Integers are for a few maps
+    that many rows share, whose integrals are exact; with other numbers, integrals are sums over
+    quantiles, unless the map is the first of all and linear through the origin.
     """
 
     @property
@@ -50,6 +52,10 @@ class LevelMap(Protocol):
     @property
     def scores(self) -> FloatArray:
         """Scores of the knots between which the map is linear, in ascending order."""
+
+    @property
+    def tail_slope(self) -> float:
+        """Slope beyond the outermost knots, the largest of any row."""
 
     def to_score(self, v: ArrayLike, local: Any, /) -> FloatArray:
         """Scores of levels."""

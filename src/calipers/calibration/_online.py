@@ -98,9 +98,12 @@ class AdaptiveCoverage(Calibrator):
         """Number of rows learned from, including those of the model's own calibration."""
         return self.base_rows + int(self.levels.rows)
 
-    @cached_property
     def level_map(self) -> KnotMap:
-        """The map from levels to scores for the next row."""
+        """The map between levels and scores for the next row."""
+        return self._level_map
+
+    @cached_property
+    def _level_map(self) -> KnotMap:
         return KnotMap.through(NORMAL, self.levels.issue().scores, self.n_rows)
 
     def calibrated(
@@ -113,7 +116,7 @@ class AdaptiveCoverage(Calibrator):
         inputs = self.shift.standardised(np.zeros((len(dist), 0)) if X is None else X)
         if self.shift.rows:
             dist = shifted(dist, self.shift.of_rows(inputs, median_and_scale(dist)[1]))
-        return CalibratedMixture(dist, self.level_map, unsupported=unsupported)
+        return CalibratedMixture(dist, self._level_map, unsupported=unsupported)
 
     def learn(
         self,
@@ -176,8 +179,8 @@ class AdaptiveCoverage(Calibrator):
                 state.levels.learn(z[labelled], ends[labelled], size[labelled], past)
         return Learned(state, moved, target, knots)
 
-    def reach(self) -> float:
-        return super().reach() + self.shift.reach
+    def reach(self, level: float) -> float:
+        return super().reach(level) + self.shift.reach
 
     def check_inputs(self, inputs: int) -> None:
         size = len(self.shift.center)

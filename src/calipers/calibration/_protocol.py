@@ -1,6 +1,7 @@
 """What a class must provide to be a calibration of an ensemble."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
 
 import numpy as np
@@ -13,19 +14,38 @@ from calipers.calibration._level_map import LevelMap
 from calipers.calibration._ratio import DensityRatio
 from calipers.distributions import SplitNormalMixture
 
-_LAST = 40.0  # normal score beyond which probabilities are 0 in double precision
+
+@dataclass(frozen=True, eq=False)
+class CalibrationRows:
+    """Rows that a calibration is learned from: predictions made without them, and their scores."""
+
+    #: (n,) or (draws, n): Normal scores of targets; several of a row, one for each pool drawn.
+    scores: FloatArray
+    dist: SplitNormalMixture | CalibratedMixture  #: (n,): Predictions, before the calibration.
+    X: FloatArray  #: (n, inputs): Encoded inputs.
+    units: NDArray[Any]  #: (n,): Label of the row, or of the group to which it belongs.
+    weights: FloatArray | None = None  #: (n,): Their weights; equal if not given.
+    strict: bool = False  #: Whether to have the guarantee of split conformal prediction.
+    #: Function that returns the weights of new rows, under covariate shift.
+    row_weight: Callable[[FloatArray], FloatArray] | None = None
+    #: Weight of every new row, where it is known; otherwise new rows are like these.
+    new_weight: float | None = None
+    #: Returns the ``log_width`` of the prediction to which each of ``scores.ravel()`` belongs;
+    #: None if new rows are predicted with other widths.
+    log_widths: Callable[[], FloatArray] | None = None
 
 
 class Calibrator(Protocol):
     """A correction of predictive distributions, learned from held-out rows.
 
-    A subclass must have a ``kind``, ``n_rows``, a ``level_map``, ``to_arrays`` and ``from_arrays``.
-    The other methods follow from these where one map serves all rows. Where the map depends on the
-    row, ``local`` says on what.
+    A subclass must have a ``kind``, ``n_rows``, ``from_rows``, ``to_arrays`` and ``from_arrays``,
+    and be a ``LevelMap`` or return one from ``level_map``. The other methods follow from these
+    where one map serves all rows. Where the map depends on the row, ``local`` says on what.
     """
 
     kind: ClassVar[str]  #: Key in ``CALIBRATIONS``.
-    in_fit: ClassVar[bool] = True  #: Whether it may be the ``calibration`` of an estimator.
+    #: Whether it may be the ``calibration`` of an estimator, which then calls ``from_rows``.
+    in_fit: ClassVar[bool] = True
     #: What it corrects scores by before levels are mapped, such as the predicted width; empty if it
     #: maps levels. ``conformalize`` replaces maps of levels, but no such correction.
     corrects_by: ClassVar[str] = ""
@@ -39,9 +59,15 @@ class Calibrator(Protocol):
         def n_rows(self) -> int:
             """Number of calibration rows."""
 
-        @property
-        def level_map(self) -> LevelMap:
-            """The map between levels and scores."""
+    @classmethod
+    def from_rows(cls, rows: CalibrationRows) -> "tuple[Calibrator, ...]":
+        """Learn from held-out rows: the calibration, after any that must precede it."""
+        ...
+
+    def level_map(self) -> LevelMap:
+        """The map between levels and scores."""
+        itself: Any = self
+        return itself
 
     def local(self, dist: SplitNormalMixture | CalibratedMixture, X: FloatArray) -> Any:
         """What the ``level_map`` of each row depends on, see ``LevelMap``; None if nothing."""
@@ -55,34 +81,32 @@ class Calibrator(Protocol):
     ) -> CalibratedMixture:
         """Correct the distributions that were predicted for the rows ``X``."""
         local = self.local(dist, X)
-        return CalibratedMixture(dist, self.level_map, unsupported=unsupported, local=local)
+        return CalibratedMixture(dist, self.level_map(), local, unsupported)
 
     def supports(self, p: ArrayLike, local: Any = None) -> NDArray[np.bool_]:
         """Whether there are enough calibration rows for the level ``p``."""
-        return self.level_map.supports(p, local)
+        return self.level_map().supports(p, local)
 
-    def fixed_scores(self, v: FloatArray) -> FloatArray:
-        """Scores of levels on the normal scale, the same for every row, for exports.
+    def onnx(self, graph: Any, X: Any, mixture: Any) -> tuple[Any, int] | None:
+        """Form in an ONNX graph: ``local`` of each row there, and the number of its values.
 
-        Raises ValueError if scores depend on the row.
+        These are 0, 1 and so on. ``graph`` is the ``Graph`` of ``calipers.onnx``, ``X`` the encoded
+        inputs and ``mixture`` the members' ``Parts`` in it. None if one map serves all rows. Raises
+        ValueError if there is no form.
         """
-        if type(self).local is not Calibrator.local:
+        del graph, X, mixture
+        of = type(self)
+        if of.local is not Calibrator.local or of.calibrated is not Calibrator.calibrated:
             raise ValueError(
                 f"a model with the calibration {self.kind!r}, which depends on the row, cannot be "
                 "exported to ONNX"
             )
-        return self.level_map.to_score(v, None)
+        return None
 
-    def about(self) -> dict[str, Any]:
-        """Facts for the summary of ``conformalize``, as plain JSON."""
-        return {}
-
-    def reach(self) -> float:
-        """Largest shift of a calibrated value, in scales of its row's distribution; at least 1."""
-        slope = getattr(self.level_map, "tail_slope", None)
-        if slope is None:
-            return 1.0
-        return max(1.0, float(_LAST * slope + np.abs(self.level_map.scores).max()))
+    def reach(self, level: float) -> float:
+        """Largest absolute score of levels on the normal scale up to this one, in any row."""
+        level_map = self.level_map()
+        return float(level_map.tail_slope * level + np.abs(level_map.scores).max())
 
     def check_inputs(self, inputs: int) -> None:
         """Raise ``SchemaError`` if it depends on other inputs than those of the model."""
@@ -98,23 +122,4 @@ class Calibrator(Protocol):
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, ArrayLike]) -> Self:
         """Restore a calibration from ``to_arrays``; raise ``SchemaError`` if it is malformed."""
-        ...
-
-
-class ScoreCalibrator(Calibrator, Protocol):
-    """A calibration that ``fit`` and ``conformalize`` learn from scores."""
-
-    @classmethod
-    def from_scores(
-        cls,
-        scores: ArrayLike,
-        weights: ArrayLike | None = None,
-        strict: bool = False,
-        row_weight: Callable[[FloatArray], FloatArray] | None = None,
-        units: ArrayLike | None = None,
-    ) -> Self:
-        """Learn from the normal scores of calibration rows, see ``Calibration.from_scores``.
-
-        ``units`` is given where rows belong to groups or were scored several times.
-        """
         ...

@@ -17,8 +17,6 @@ from scipy.special import ndtr
 from calipers._checks import FloatArray, IntArray
 from calipers.calibration._level_map import LevelMap, levels_of, scores_of
 
-Chain = tuple[LevelMap, ...]
-
 # Level, on the normal scale, beyond which lies less than 1e-8 of the variance.
 END = 6.5
 # Points of a panel, and points of a cell, which integrate the normal density to rounding.
@@ -34,6 +32,18 @@ NODES, _GAUSS = legendre.leggauss(POINTS)
 TRANSFORM = legendre.legvander(NODES, POINTS - 1).T * _GAUSS * (np.arange(POINTS) + 0.5)[:, None]
 FINE_NODES, FINE_WEIGHTS = legendre.leggauss(FINE)
 FINE_FRACTIONS = 0.5 * (1.0 + FINE_NODES)
+
+
+class Chain(tuple[LevelMap, ...]):
+    """Maps, told apart by identity: those that have arrays for fields may have no hash."""
+
+    __slots__ = ()
+
+    def __hash__(self) -> int:
+        return hash(tuple(map(id, self)))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Chain) and [*map(id, self)] == [*map(id, other)]
 
 
 class Rule(NamedTuple):

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Any, ClassVar, Self
 
@@ -22,7 +22,7 @@ from calipers.calibration._knots import (
     tail_slope,
 )
 from calipers.calibration._level_map import Pieces
-from calipers.calibration._protocol import Calibrator
+from calipers.calibration._protocol import CalibrationRows, Calibrator
 from calipers.calibration._ratio import DensityRatio
 from calipers.distributions import SplitNormalMixture
 
@@ -136,6 +136,15 @@ class Calibration(Calibrator):
         )
 
     @classmethod
+    def from_rows(cls, rows: CalibrationRows) -> tuple[Self]:
+        alone = len(np.unique(rows.units)) == len(rows.units)
+        units = None if alone else rows.units
+        made = cls.from_scores(rows.scores, rows.weights, rows.strict, rows.row_weight, units)
+        if rows.new_weight is None:
+            return (made,)
+        return (replace(made, n_effective=made.total_weight / rows.new_weight),)
+
+    @classmethod
     def without_rows(cls) -> Self:
         """Calibration without rows: levels are unchanged, and no coverage is supported.
 
@@ -158,25 +167,19 @@ class Calibration(Calibrator):
         """
         return self.total_weight / (self.n_independent or self.n_effective) if self.n_rows else 1.0
 
-    @property
-    def level_map(self) -> Self:
-        """The map, which is this object itself; what it depends on is the weight of a row."""
-        return self
-
     def local(
         self, dist: SplitNormalMixture | CalibratedMixture, X: FloatArray
     ) -> FloatArray | None:
         """Weights of the rows ``X``; None if all have the expected weight."""
         return None if self.row_weight is None else checks.scale("row_weights", self.row_weight(X))
 
-    def fixed_scores(self, v: FloatArray) -> FloatArray:
-        """Scores of levels on the normal scale; raise ValueError if they depend on the row."""
+    def onnx(self, graph: Any, X: Any, mixture: Any) -> None:
+        """One map serves all rows, or there is no form (ValueError)."""
         if self.row_weight is not None:
             raise ValueError(
                 "a model conformalized with row_weight or shifted_to cannot be exported to ONNX, "
                 "because its levels depend on a function of the row"
             )
-        return self.to_score(v)
 
     def to_arrays(self) -> dict[str, NDArray[Any]]:
         values = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "row_weight"}

@@ -14,9 +14,9 @@ it is kept only where these cross-fitted scores have better intervals with it th
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
-from typing import Any, ClassVar, NoReturn, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -25,9 +25,11 @@ from calipers import _checks as checks
 from calipers._checks import BoolArray, FloatArray, IntArray
 from calipers._schema import array_of, refuse
 from calipers.calibration._calibrated import CalibratedMixture
+from calipers.calibration._effective import effective_number
 from calipers.calibration._level_map import Pieces
 from calipers.calibration._pool import UnseenPools, out_of_fold
-from calipers.calibration._protocol import Calibrator
+from calipers.calibration._protocol import CalibrationRows, Calibrator
+from calipers.calibration._score_map import Calibration
 from calipers.distributions import SplitNormalMixture
 from calipers.metrics import interval_score
 
@@ -100,10 +102,22 @@ class WidthCalibration(Calibrator):
         factor = np.bincount(step, walk[rank_bin], len(edges) + 1) / rows
         return cls(edges, np.exp(np.clip(factor, -MAX_LOG_FACTOR, MAX_LOG_FACTOR)), n_rows)
 
+    @classmethod
+    def from_rows(cls, rows: CalibrationRows) -> tuple[Calibrator, ...]:
+        """A map of levels, after a correction by width where one helps."""
+        if rows.log_widths is None:
+            return Calibration.from_rows(rows)
+        weights = np.ones(len(rows.units)) if rows.weights is None else rows.weights
+        scores, n_rows = rows.scores, int(effective_number(weights, rows.units))
+        units = np.broadcast_to(rows.units, scores.shape).ravel()
+        by_width, corrected = correct_by_width(rows.log_widths(), scores.ravel(), n_rows, units)
+        after = Calibration.from_rows(replace(rows, scores=corrected.reshape(scores.shape)))
+        return after if by_width is None else (by_width, *after)
+
     @property
-    def level_map(self) -> Self:
-        """The map, which is this object itself."""
-        return self
+    def tail_slope(self) -> float:
+        """The largest factor."""
+        return float(self.factor.max())
 
     @property
     def scores(self) -> FloatArray:
@@ -138,8 +152,10 @@ class WidthCalibration(Calibrator):
     def supports(self, p: ArrayLike, step: ArrayLike | None = None) -> BoolArray:
         return np.zeros(np.shape(p), np.bool_)  # the map after this one decides what is supported
 
-    def fixed_scores(self, v: FloatArray) -> NoReturn:
-        raise ValueError("scores depend on the width of the prediction")
+    def onnx(self, graph: Any, X: Any, mixture: Any) -> tuple[Any, int]:
+        """Number of each row's step in an ONNX graph, and the number of steps."""
+        beyond = graph("GreaterOrEqual", mixture.log_width(), self.edges)
+        return graph.count(beyond, 1), len(self.factor)
 
     def to_arrays(self) -> dict[str, NDArray[Any]]:
         rows = np.asarray(self.n_rows)

@@ -30,6 +30,11 @@ from calipers.distributions._observed import (
     atoms as atoms,
     mean_density as mean_density,
 )
+from calipers.distributions._quantile_sums import (
+    SUM_SCORES as SUM_SCORES,
+    summed_crps as summed_crps,
+    summed_moments as summed_moments,
+)
 from calipers.distributions._split_normal import SplitNormal
 from calipers.distributions._support import Support
 from calipers.distributions._transformed import (

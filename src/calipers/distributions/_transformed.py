@@ -17,13 +17,13 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import ndtr
 
 from calipers import _checks as checks
 from calipers._blocks import sum_members
 from calipers._checks import FloatArray
 from calipers.distributions._distribution import MappedDistribution
 from calipers.distributions._mixture import SplitNormalMixture
+from calipers.distributions._quantile_sums import SUM_LEVELS, summed_crps, summed_moments
 
 TARGET_MAPS = ("log", "asinh")
 """Transformations of the target."""
@@ -31,8 +31,6 @@ TARGET_MAPS = ("log", "asinh")
 _MAX_UNIT = 1e100  # units lie between its inverse and this
 _SMALLEST = np.finfo(float).tiny
 _LARGEST = 1e150  # its square is finite
-_GRID = np.linspace(-6.0, 6.0, 193)  # normal scores of the quantiles that are summed
-_GRID_WEIGHTS = np.exp(-0.5 * _GRID**2) / np.exp(-0.5 * _GRID**2).sum()
 _END, _COUNT = 8.0, 24  # largest normal score and number of nodes in moments of one side
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(_COUNT)
 
@@ -61,6 +59,10 @@ class TargetMap:
     #: Range on the transformed scale to which values are clipped in means and variances.
     low: float = -np.inf
     high: float = np.inf
+
+    def __post_init__(self) -> None:
+        if self.kind not in TARGET_MAPS:
+            raise ValueError(f"scale must be one of {list(TARGET_MAPS)}, got {self.kind!r}")
 
     @classmethod
     def learn(cls, kind: str, y: ArrayLike) -> "TargetMap":
@@ -149,11 +151,6 @@ class TargetMap:
         return self.moments(latent)[0]
 
 
-def _expected(values: FloatArray) -> FloatArray:
-    """Mean over the grid, along the first axis."""
-    return sum_members(_GRID_WEIGHTS.reshape(-1, *(1,) * (values.ndim - 1)) * values)
-
-
 @dataclass(frozen=True, eq=False, repr=False)
 class TransformedMixture(MappedDistribution):
     """Distributions of targets whose transformed values have the distributions `latent`.
@@ -194,22 +191,19 @@ class TransformedMixture(MappedDistribution):
     def _from_latent(self, latent: FloatArray) -> FloatArray:
         return self.target_map.back(latent)
 
+    def crps(self, y: ArrayLike) -> FloatArray:
+        return summed_crps(self.ppf(self._levels), checks.finite("y", y))
+
     @property
     def _levels(self) -> FloatArray:
-        """Levels of the grid, along a new first axis."""
-        return ndtr(_GRID).reshape(-1, *(1,) * len(self.shape))
-
-    def crps(self, y: ArrayLike) -> FloatArray:
-        target, q = checks.finite("y", y), self.ppf(self._levels)
-        return _expected(np.abs(q - target) - (2.0 * self._levels - 1.0) * q)
+        """Levels of the quantiles that are summed, along a new first axis."""
+        return SUM_LEVELS.reshape(-1, *(1,) * len(self.shape))
 
     def moments(self) -> tuple[FloatArray, FloatArray]:
         if isinstance(self.latent, SplitNormalMixture):
             first, second = self.target_map.moments(self.latent)
             return first, np.maximum(second - first**2, 0.0)
-        q = self.target_map.limited(self.latent.ppf(self._levels))
-        mean = _expected(q)
-        return mean, _expected((q - mean) ** 2)
+        return summed_moments(self.target_map.limited(self.latent.ppf(self._levels)))
 
     @property
     def _mixture(self) -> SplitNormalMixture:

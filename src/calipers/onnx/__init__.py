@@ -38,7 +38,7 @@ from scipy.special import ndtri
 from calipers._checks import FloatArray
 from calipers._files import replace_file
 from calipers.aggregation import AGGREGATIONS
-from calipers.calibration import WidthCalibration, infinite_reason
+from calipers.calibration import infinite_reason
 from calipers.ensemble import Ensemble
 from calipers.onnx import _quantiles as quantiles
 from calipers.onnx._graph import OPSET, OPSET_OF_WORDS, TYPES, Graph, Value, array_info
@@ -97,7 +97,7 @@ def export(
     }
     if ensemble.head.has_interval:
         levels = np.atleast_1d(ensemble.coverage if coverage is None else coverage).astype(float)
-        sides, tails = _interval(graph, ensemble, values, levels)
+        sides, tails = _interval(graph, ensemble, X, values, levels)
         sides = [quantiles.observed(graph, side, ensemble.support) for side in sides]
         shape = ["rows", len(levels)]
         if coverage is None or np.isscalar(coverage):
@@ -154,7 +154,7 @@ def _members(graph: Graph, density: Parts, networks: int) -> Parts:
 
 
 def _interval(
-    graph: Graph, ensemble: Ensemble, values: dict[str, Value], coverages: FloatArray
+    graph: Graph, ensemble: Ensemble, X: Value, values: dict[str, Value], coverages: FloatArray
 ) -> tuple[list[Value], Any]:
     """Bounds, (rows, coverages), and the normal scores of the quantiles that they are."""
     ensemble.check(Query(tuple(coverages.tolist())))
@@ -175,10 +175,7 @@ def _interval(
         sides = aggregate(graph, values["lower"], values["point"], values["upper"], **options)
         density = Parts(*(Value(side, graph) for side in sides))
     parts = _members(graph, density, len(ensemble.bank))
-    scores, step = [score[:, None] for score in _scores(ensemble, coverages)], None
-    if by_width := _by_width(ensemble):
-        scores = [score * by_width.factor for score in scores]
-        step = quantiles.width_steps(graph, by_width.edges, parts)
+    scores, step = _scores(graph, ensemble, X, parts, coverages)
     low = lower_quantile(graph, scores[0], parts, step)
     high = upper_quantile(graph, scores[1], parts, step)
     tails = [score.squeeze(1) if step is None else score for score in scores]
@@ -186,22 +183,23 @@ def _interval(
     return [graph("Transpose", bound) for bound in bounds], [tail.tolist() for tail in tails]
 
 
-def _by_width(ensemble: Ensemble) -> WidthCalibration | None:
-    """The first calibration if it is one by width, which has a form of its own."""
-    first = next(iter(ensemble.calibrations), None)
-    return first if isinstance(first, WidthCalibration) else None
-
-
-def _scores(ensemble: Ensemble, coverages: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Normal scores of the bounds of each coverage, before any calibration by width."""
-    low, high = ndtri((1 - coverages) / 2), -ndtri((1 - coverages) / 2)
-    maps = ensemble.calibrations[1:] if _by_width(ensemble) else ensemble.calibrations
-    for number, calibration in enumerate(reversed(maps)):
-        supported = calibration.supports((1 - coverages) / 2)
+def _scores(
+    graph: Graph, ensemble: Ensemble, X: Value, parts: Parts, coverages: FloatArray
+) -> tuple[list[FloatArray], Value | None]:
+    """Normal scores of the bounds of each coverage, (levels, steps), and the step of each row."""
+    tail = (1 - coverages[:, None]) / 2
+    sides, step = [ndtri(tail), -ndtri(tail)], None
+    for number, calibration in enumerate(reversed(ensemble.calibrations)):
+        form, local, before = calibration.onnx(graph, X, parts), None, sides[0].shape[1]
+        if form is not None:  # a column for each of its steps and each of those so far
+            local, own = np.repeat(np.arange(form[1]), before), form[0]
+            sides = [np.tile(side, (1, form[1])) for side in sides]
+            step = own if step is None else graph("Mul", own, graph.integers(before)) + step
+        supported = np.all(calibration.supports(tail, local), axis=1)
         if number == 0 and not supported.all():
             raise ValueError(infinite_reason(coverages[~supported].tolist(), calibration))
-        low, high = calibration.fixed_scores(low), calibration.fixed_scores(high)
-    return low, high
+        sides = [calibration.level_map().to_score(side, local) for side in sides]
+    return sides, step
 
 
 def _bounds(

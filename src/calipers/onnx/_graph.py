@@ -125,6 +125,10 @@ class Graph:
     def sum(self, value: str, axis: int = 0, *, keepdims: int = 0) -> Value:
         return self("ReduceSum", value, self.integers(axis), keepdims=keepdims)
 
+    def count(self, condition: str, axis: int) -> Value:
+        """Number of true values along an axis."""
+        return self.sum(self("Cast", condition, to=TensorProto.INT64), axis)
+
     def polynomial(self, x: Value, coefficients: Any) -> Value:
         """Polynomial with coefficients (numbers or names of values), highest power first."""
         result, *rest = coefficients

@@ -9,7 +9,6 @@ between bounds that certainly enclose them.
 from typing import Any, NamedTuple
 
 import numpy as np
-from onnx import TensorProto
 from scipy.special import ndtr, ndtri
 
 from calipers.distributions import HALF_NORMAL, Support, TargetMap
@@ -53,6 +52,17 @@ class Parts(NamedTuple):
     right: Value
     weight: Value | None = None
 
+    def log_width(self) -> Value:
+        """Logarithm of the standard deviation, (rows, 1), of mixtures (members, 1, rows)."""
+        loc, left, right, weight = self
+        graph, difference = loc.graph, right - left
+        within = difference * difference * (1.0 - 2.0 / np.pi) + left * right
+        means = density_mean(graph, Parts(loc, left, right))
+        off = means - graph.unsqueezed(_mean(graph, means, weight), 0)
+        variance = _mean(graph, within, weight) + _mean(graph, off * off, weight)
+        width = graph("Log", graph("Max", variance, _TINY)) * 0.5
+        return graph("Reshape", width, graph.integers(-1, 1))
+
 
 def density_mean(graph: Graph, parts: Parts) -> Value:
     """Means of split normals, or of their mixtures if they have weights."""
@@ -64,23 +74,6 @@ def density_mean(graph: Graph, parts: Parts) -> Value:
 def _mean(graph: Graph, values: Value, weight: Value | None) -> Value:
     """Mean over members, weighted if there are weights."""
     return graph.sum(weight * values) if weight else graph.mean(values)
-
-
-def width_steps(graph: Graph, edges: Any, parts: Parts) -> Value:
-    """Index, (rows,), of the step between ``edges`` that each mixture is on.
-
-    Edges are logarithms of standard deviations; ``parts`` are of shape (members, 1, rows).
-    """
-    loc, left, right, weight = parts
-    difference = right - left
-    within = difference * difference * (1.0 - 2.0 / np.pi) + left * right
-    means = density_mean(graph, Parts(loc, left, right))
-    off = means - graph.unsqueezed(_mean(graph, means, weight), 0)
-    variance = _mean(graph, within, weight) + _mean(graph, off * off, weight)
-    width = graph("Log", graph("Max", variance, _TINY)) * 0.5
-    width = graph("Reshape", width, graph.integers(-1, 1))
-    beyond = graph("GreaterOrEqual", width, edges)
-    return graph.sum(graph("Cast", beyond, to=TensorProto.INT64), 1)
 
 
 def lower_quantile(graph: Graph, score: Any, parts: Parts, step: str | None = None) -> Value:
@@ -155,7 +148,9 @@ def in_own_unit(graph: Graph, value: Value, scale: TargetMap | None) -> Value:
         return value
     if scale.kind == "log":
         return graph("Exp", value) * scale.unit
-    return (graph("Exp", value) - graph("Exp", -value)) * (0.5 * scale.unit)
+    if scale.kind == "asinh":
+        return (graph("Exp", value) - graph("Exp", -value)) * (0.5 * scale.unit)
+    raise ValueError(f"scale={scale.kind!r} has no ONNX form")
 
 
 def mapped_mean(graph: Graph, scale: TargetMap, parts: Parts) -> Value:
