@@ -505,7 +505,7 @@ class TestReadings:
         shown = found(price=price, size=size)
         assert re.search(rf"price +target +{plain:,.0f} to .* numbers written like 1\.234,5", shown)
         shown = found(price=price, size=size, rent=price)
-        assert re.search(r"rent +number .*points separate thousands, since other columns", shown)
+        assert re.search(r"rent +number .*written like 1\.234,5, since other columns", shown)
 
     def test_the_target_under_another_name(self, found, flats):
         shown = found(cost=2 * flats["price"] + 1, order=-flats["price"], near=flats["size"])

@@ -155,7 +155,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
             kind = "number 1.234,5" if grouped else kinds.get(str(name))
             result = learn(series, kind, self.max_categories, self.min_frequency)
             if grouped:
-                note = "points separate thousands, since other columns have decimal commas"
+                note = f"{result.column.note}, since other columns have decimal commas"
                 result = result._replace(column=replace(result.column, note=note))
             learnt.append(result)
         self.columns_ = tuple(column for column, _, _ in learnt)
