@@ -14,6 +14,8 @@ from calipers import IntervalRegressor
 from calipers._estimator.inputs import Inputs
 from calipers._estimator.row_labels import read_target
 from calipers._estimator.training_rows import read_rows
+from calipers.importance import permutation_importance
+from calipers.more_rows import worth_of_more_rows
 from calipers.networks import MLP
 from calipers.optimizers import Adam
 from calipers.preprocessing import (
@@ -257,6 +259,20 @@ class TestTargets:
         y = pd.Series([1.5, missing, "7", missing], dtype=object)
         with pytest.raises(ValueError, match=r"y contains NaN, in 2 of 4 rows: leave them out"):
             read_target(y)
+
+    def test_an_evaluation_reads_them_as_fit_does(self, model, table, tmp_path):
+        X, y = table
+        text = y.map("{:,.3f} €".format)
+        numbers = np.array([float(value[:-2].replace(",", "")) for value in text])
+        fitted = [clone(model).fit(X, target) for target in (text, numbers)]
+        scores, importances, gains = (
+            [act(m, X, target) for m, target in zip(fitted, (text, numbers), strict=True)]
+            for act in (IntervalRegressor.score, permutation_importance, worth_of_more_rows)
+        )
+        assert scores[0] == scores[1]
+        assert np.array_equal(importances[0].interval_score, importances[1].interval_score)
+        assert gains[0] == gains[1]
+        assert fitted[0].report(X, text, tmp_path / "page.html").exists()
 
     def test_another_order_of_the_index(self, table):
         X, y = table

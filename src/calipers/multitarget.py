@@ -28,6 +28,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from calipers import storage
 from calipers._checks import FloatArray
+from calipers._estimator.row_labels import checked_target
 from calipers._estimator.together import together
 from calipers._schema import anything, array_of, arrays_under, list_of, record, refuse, within
 from calipers._serialization.models import model_from_dict, model_to_dict, stored_model
@@ -131,7 +132,7 @@ class MultiTargetRegressor(RegressorMixin, BaseEstimator):
                 f"y has {len(targets)} targets, but the model was fitted to {len(self.models_)}"
             )
         pairs = zip(self.models_, targets, strict=True)
-        levels = [model.predict_dist(X).cdf(np.asarray(target, float)) for model, target in pairs]
+        levels = [model.predict_dist(X).cdf(checked_target(X, target)) for model, target in pairs]
         self.depths_ = _depths(levels)
         return self
 

@@ -18,6 +18,7 @@ from calipers._estimator.conformal import conformal_ensemble
 from calipers._estimator.fitting import fit_rows
 from calipers._estimator.inputs import Inputs
 from calipers._estimator.large import fit_blocks
+from calipers._estimator.row_labels import checked_target
 from calipers._estimator.together import Steps, alone
 from calipers._estimator.upgrading import upgrade_rows
 from calipers._serialization.models import model_from_dict, model_to_dict, stored_model
@@ -511,6 +512,10 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
         calibration: the variance within networks, and the variance between them.
         """
         return self._ensemble.distribution(self.reader_.read(self, X))
+
+    def score(self, X: ArrayLike, y: Any, sample_weight: ArrayLike | None = None) -> float:
+        """Coefficient of determination of the point predictions, as scikit-learn defines it."""
+        return float(super().score(X, checked_target(X, y), sample_weight))
 
     def predict_var(self, X: ArrayLike) -> FloatArray:
         """Variance of the predictive distribution, of shape (n_samples,)."""

@@ -254,7 +254,8 @@ def test_unbounded_intervals(model, tmp_path):
     ("X", "y", "message"),
     [
         (np.empty((0, 2)), [], "needs at least one labelled row"),
-        (np.zeros((2, 2)), [1.0, np.nan], "y must be finite, got nan in row 1"),
+        (np.zeros((2, 2)), [1.0, np.nan], "y contains NaN, in 1 of 2 rows"),
+        (np.zeros((2, 2)), [1.0, np.inf], "y must be finite, got inf in row 1"),
         (np.zeros((2, 2)), ["a", "b"], "y must hold numbers"),
         (np.zeros((2, 2)), [1.0], "inconsistent numbers of samples"),
     ],
