@@ -71,7 +71,8 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
     aggregation : str, default "snm"
         How the members are combined: "snm", a mixture of split normals; "normal", a mixture of
         normals; "sem" and "std", mean bounds widened by standard errors or standard deviations;
-        "mean"; "none" for a single network.
+        "mean"; "none" for a single network. "snm" and "normal" are for losses that train bounds:
+        networks that predict distributions, as by default, are combined as the mixture of these.
     calibration : str, default "width"
         How held-out rows correct the predictive distributions: "map", by one map of quantile levels
         for all rows; "width", first by a factor that depends on their width, where the rows show

@@ -12,10 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
-from calipers._checks import FloatArray
+from calipers._checks import FloatArray, warn
 from calipers.aggregation import AGGREGATIONS
 from calipers.bank import Bank, Plan, Program, Settings, padded, spawn_seeds
 from calipers.crossfit import Fold, set_aside
+from calipers.heads import HEADS
 from calipers.networks import MLP, NETWORKS, Network
 from calipers.objectives import LOSSES, Objective
 from calipers.optimizers import OPTIMIZERS, Adam
@@ -72,10 +73,21 @@ def check_parameters(model: Any) -> None:
         raise ValueError(
             f"aggregation={model.aggregation!r} gives no distribution to calibrate: set cv=None"
         )
+    _warn_of_unused_aggregation(model)
     if isinstance(model.cv, Integral) and model.n_networks % int(model.cv):
         raise ValueError(
             f"n_networks must be a multiple of cv={model.cv}, got {model.n_networks}: every fold "
             "has the same number of networks"
+        )
+
+
+def _warn_of_unused_aggregation(model: Any) -> None:
+    """Warn if networks predict densities, whose mixture is the prediction, and not as requested."""
+    head, name = HEADS[objective_of(model).head], model.aggregation
+    if head.split_normal and AGGREGATIONS[name].gives_distribution and name not in ("snm", head.name):
+        warn(
+            f"aggregation={name!r} has no effect with loss={model.loss!r}: its networks predict "
+            "distributions, and the mixture of these is the prediction"
         )
 
 
