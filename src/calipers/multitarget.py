@@ -182,11 +182,13 @@ class MultiTargetRegressor(RegressorMixin, BaseEstimator):
         requested = (self.coverage,) if query.coverages is None else query.coverages
         levels = tuple(self.single_coverages(requested)) if joint and requested else requested
         query = replace(query, coverages=levels)
+        first, outside = self.models_[0].query_and_check(X, query)
+        found = [first, *(model.query(X, query) for model in self.models_[1:])]
         answers = {
-            name: replace(model.query(X, query), coverages=np.array(requested))
-            for name, model in zip(self.target_names_, self.models_, strict=True)
+            name: replace(answer, coverages=np.array(requested))
+            for name, answer in zip(self.target_names_, found, strict=True)
         }
-        return answers, self.models_[0].outside(X)
+        return answers, outside
 
     def predict(self, X: Any) -> FloatArray:
         """Point predictions, of shape (n_samples, n_targets)."""

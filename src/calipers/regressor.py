@@ -533,7 +533,8 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
         categories, and missing values in columns that had none. Predictions for such rows deserve
         less trust.
         """
-        return self.read(X)[1]
+        check_is_fitted(self, "ensemble_")
+        return self.reader_.outside(self, X)
 
     def pick(self, frame: "pd.DataFrame") -> "pd.DataFrame":
         """Select the model's inputs from a pandas frame with other columns, in any order.

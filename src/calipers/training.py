@@ -84,7 +84,8 @@ def check_parameters(model: Any) -> None:
 def _warn_of_unused_aggregation(model: Any) -> None:
     """Warn if networks predict densities, whose mixture is the prediction, and not as requested."""
     head, name = HEADS[objective_of(model).head], model.aggregation
-    if head.split_normal and AGGREGATIONS[name].gives_distribution and name not in ("snm", head.name):
+    unused = head.split_normal and AGGREGATIONS[name].gives_distribution
+    if unused and name not in ("snm", head.name):
         warn(
             f"aggregation={name!r} has no effect with loss={model.loss!r}: its networks predict "
             "distributions, and the mixture of these is the prediction"
