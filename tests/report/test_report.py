@@ -12,7 +12,7 @@ from scipy.stats import norm, poisson
 from calipers import metrics, report
 from calipers._evaluation import LabelledPrediction, predict_labelled
 from calipers.importance import Dependence
-from calipers.report._charts import calibration_curve, pit_bars
+from calipers.report._charts import curve_and_band, pit_bars
 from calipers.report._drivers import Drivers, driver_data, driver_sentence, largest
 from calipers.report._format import Unit, percent
 from calipers.report._groups import breakdowns
@@ -366,7 +366,7 @@ def test_sentences_on_calibration_agree_with_the_curve_and_the_histogram(rows):
     rng, outside = np.random.default_rng(1), 0
     for scale in np.r_[np.ones(100), np.linspace(0.6, 1.6, 50)]:
         found = labelled(0.9, rows, pit=norm.cdf(rng.normal(0, scale, rows)))
-        _, observed, low, high = calibration_curve(found)
+        _, observed, low, high = curve_and_band(found)
         below, above = (observed < low).any(), (observed > high).any()
         curve, histogram = calibration_sentence(found), pit_sentence(found)
         if not below and not above:

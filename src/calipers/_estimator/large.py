@@ -28,7 +28,7 @@ from calipers._estimator.shares import WorkerShares
 from calipers._estimator.together import alone, tell_time, train_in_time
 from calipers._estimator.training_rows import TrainingRows, read_rows
 from calipers._outliers import FAR_TARGETS, outlier_limits, outlying_targets
-from calipers.bank import Bank, Plan, Program, ShardWriter, Table, spawn_seeds, standardised
+from calipers.bank import Bank, Plan, Program, ShardWriter, Table, scaled_inputs, spawn_seeds
 from calipers.cluster import is_lazy
 from calipers.crossfit import Fold, calibrate
 from calipers.distributions import Support, TargetMap, refuse_outside
@@ -58,7 +58,7 @@ class Scale(NamedTuple):
         units = self.table.units
         target = y[kept] if self.target_map is None else self.target_map.forward(y[kept])
         target = (target - units.target_center) / units.target_scale
-        return standardised(X[kept], units), target.astype(np.float32)
+        return scaled_inputs(X[kept], units), target.astype(np.float32)
 
 
 class Seen(NamedTuple):

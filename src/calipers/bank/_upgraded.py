@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from calipers.bank._bank import Bank
 from calipers.bank._lanes import Scaling
 from calipers.bank._program import Program
-from calipers.bank._shared_rows import FloatArray, Plan, Table, center_and_scale
+from calipers.bank._shared_rows import FloatArray, Plan, Table, mean_and_scale
 
 
 class Points(Protocol):
@@ -101,7 +101,7 @@ class Upgraded:
 
 def error_table(inputs: FloatArray, errors: FloatArray, weights: FloatArray | None = None) -> Table:
     """Table of the heads' inputs and the errors of points; errors are scaled but not centred."""
-    center, scale = center_and_scale(inputs, weights)
+    center, scale = mean_and_scale(inputs, weights)
     units = Scaling(center, scale, np.float64(0), _root_mean_square(errors, weights))
     return Table.from_arrays(inputs, errors, units)
 
