@@ -267,7 +267,7 @@ class MultiTargetRegressor(RegressorMixin, BaseEstimator):
         extra = sorted(name for name in arrays if name != "depths" and not name.startswith(own))
         if extra:
             refuse("the weights", "those of the targets", extra[0])
-        # Notes differ: a category may tell one target something, and another nothing.
+        # Notes differ: a category may be target-encoded for one target, and not for another.
         inputs = [tuple(replace(c, note="") for c in m.inputs_) for m in self.models_]
         shared = {(own, m.coverage) for own, m in zip(inputs, self.models_, strict=True)}
         if len(shared) > 1 or len(set(self.target_names_)) < len(self.models_):

@@ -281,7 +281,7 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
 
         This is the second stage of two-stage learning: networks learn the interval around a point
         prediction, from the errors of the regressor on held-out rows. The regressor itself does not
-        change, so it cannot forget anything.
+        change.
 
         Parameters
         ----------

@@ -1,7 +1,7 @@
 """A bank of interval heads around the point predictions of an existing model.
 
 The point model was trained first. *Heads*, networks that predict an interval around a point, are
-then trained on its errors. The point model itself is not trained again, so that it forgets nothing.
+then trained on its errors. The weights of the point model do not change.
 On rows that the point model was trained on, heads would learn errors that are too small. So the
 caller, who knows which networks were not trained on a row, computes the errors.
 """

@@ -50,7 +50,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
     Parameters
     ----------
     kinds : mapping of str to str, optional
-        Kinds of columns, where the values do not tell or tell wrongly, such as
+        Kinds of columns that are not detected, or detected wrongly, such as
         ``{"zip": "category", "store": "identifier"}``; see ``calipers.preprocessing.KINDS``. How
         text is written may follow: ``"number 1.234,5"``, ``"number 10:30"``,
         ``"date %d/%m/%Y"``.
