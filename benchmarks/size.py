@@ -93,7 +93,7 @@ FEATURES = {
         _serialization/models:check_model,_check_fit cli/_inspect:_check cli/_measures:is_measured
         """,
     "limits on requests and files": """
-        serve/_connections serve/_guard:Budget,Account serve/_json serve/_bodies:read_table
+        serve/_connections serve/_guard:Budget,Account serve/_json serve/_bodies:read_body
         tables/_source:TableLimits tables/_ipc
         """,
     "fast predictions, programs kept on disk": """

@@ -14,11 +14,15 @@ from calipers import IntervalRegressor
 from calipers._estimator.inputs import Inputs
 from calipers._estimator.row_labels import read_target
 from calipers._estimator.training_rows import read_rows
+from calipers.importance import permutation_importance
+from calipers.more_rows import worth_of_more_rows
 from calipers.networks import MLP
 from calipers.optimizers import Adam
 from calipers.preprocessing import (
+    CategoryEncoder,
     Column,
     DataError,
+    NumberEncoder,
     TableEncoder,
     describe_numbers,
     read_number,
@@ -258,6 +262,20 @@ class TestTargets:
         with pytest.raises(ValueError, match=r"y contains NaN, in 2 of 4 rows: leave them out"):
             read_target(y)
 
+    def test_an_evaluation_reads_them_as_fit_does(self, model, table, tmp_path):
+        X, y = table
+        text = y.map("{:,.3f} €".format)
+        numbers = np.array([float(value[:-2].replace(",", "")) for value in text])
+        fitted = [clone(model).fit(X, target) for target in (text, numbers)]
+        scores, importances, gains = (
+            [act(m, X, target) for m, target in zip(fitted, (text, numbers), strict=True)]
+            for act in (IntervalRegressor.score, permutation_importance, worth_of_more_rows)
+        )
+        assert scores[0] == scores[1]
+        assert np.array_equal(importances[0].interval_score, importances[1].interval_score)
+        assert gains[0] == gains[1]
+        assert fitted[0].report(X, text, tmp_path / "page.html").exists()
+
     def test_another_order_of_the_index(self, table):
         X, y = table
         with pytest.warns(UserWarning, match="the same index in another order"):
@@ -276,6 +294,40 @@ def test_where_a_number_is_infinite():
     X[17, 1] = -np.inf
     with pytest.raises(ValueError, match=r"contains infinity.*: row 17 \(from 0\)"):
         tiny().fit(X, np.arange(80.0))
+
+
+@pytest.mark.parametrize("uneven", [False, True])
+def test_a_fit_reads_every_column_once(monkeypatch, uneven):
+    """The kinds of columns of text are detected from their values, which are used from then on."""
+    rng = np.random.default_rng(0)
+    shop, code = rng.integers(0, 60, (2, 1200))
+    effect = rng.normal(size=60)[shop] + rng.normal(size=60)[code]
+    text = {"shop": [f"shop {i}" for i in shop], "code": [f"{37 * i % 1009},5" for i in code]}
+    X = pd.DataFrame(text | {"size": [f"{x:,.2f} €" for x in rng.uniform(1e3, 1e6, 1200)]})
+    y, weights = effect + rng.normal(0, 0.3, 1200), 1.0 + rng.random(1200) * uneven
+    expected = read_rows(tiny(), X, y, weights, None).X
+
+    def again(self, series):
+        raise AssertionError(f"{series.name} is read again")
+
+    for encoder in (NumberEncoder, CategoryEncoder):
+        monkeypatch.setattr(encoder, "read", again)
+    model = tiny()
+    rows = read_rows(model, X, y, weights, None)
+    assert np.array_equal(rows.X, expected)
+    assert len(rows.encoding.columns) == 2
+    assert "repeat and differ" in model.inputs_[1].note
+
+
+def test_new_values_are_found_without_the_trees():
+    class Trees:
+        def predict(self, X, n_jobs):
+            raise AssertionError("not needed")
+
+    inputs = Inputs(describe_numbers(np.array([[1.0], [3.0]]), ["size"]), forest=Trees())
+    model = IntervalRegressor()
+    model.n_features_in_ = 1
+    assert inputs.outside(model, np.array([[2.0], [5.0]])).tolist() == [[False], [True]]
 
 
 class TestColumnsByName:

@@ -146,7 +146,10 @@ def test_conformalized_joint_coverage_is_at_least_nominal():
     with pytest.raises(ValueError, match="joint coverage is estimated from held-out rows"):
         model.predict_interval(X_TEST, joint=True)
     before = model.predict_interval(X_TEST)
-    model.conformalize(*problem(2000, 2))
+    held_out, targets = problem(2000, 2)
+    depths = model.conformalize(held_out, targets).depths_
+    text = pd.DataFrame(targets).map("{:.17g} kg".format)
+    assert np.array_equal(model.conformalize(held_out, text).depths_, depths)
     assert rates(model.predict_interval(X_TEST, joint=True))[1] == pytest.approx(0.9, abs=0.025)
     assert (model.predict_interval(X_TEST) == before).all()
 

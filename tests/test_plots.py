@@ -4,11 +4,13 @@ import pandas as pd
 import pytest
 
 from calipers import IntervalRegressor, plots
+from calipers._evaluation import LabelledPrediction
 from calipers.aggregation import snm
 from calipers.bank import HISTORY_TYPE, Bank
 from calipers.importance import Importances
 from calipers.metrics import CalibrationCurve, GroupedCoverage, pit_band
 from calipers.networks import MLP
+from calipers.report._charts import curve_and_band, pit_bars
 
 
 @pytest.fixture
@@ -112,7 +114,32 @@ def test_pit_of_uniform_values_is_flat(ax):
     bars = [patch.get_height() for patch in drawn(ax).patches[:10]]
     np.testing.assert_allclose(bars, 1.0)
     band = ax.patches[10]
-    np.testing.assert_allclose([band.get_y(), band.get_y() + band.get_height()], pit_band(100, 10))
+    low, high = band.get_y(), band.get_y() + band.get_height()
+    alone = pit_band(100, 10)
+    assert low < alone[0] < alone[1] < high  # all bars end in it
+
+
+def test_bands_are_those_of_the_report(ax):
+    rows, pit = 300, np.random.default_rng(0).random(300)
+    found = labelled(pit)
+    plots.plot_calibration(ax, {}, rows=rows)
+    band = ax.collections[0].get_paths()[0].vertices
+    nominal, _, low, high = curve_and_band(found)
+    for level, *ends in zip(nominal, low, high, strict=True):
+        drawn_there = band[np.isclose(band[:, 0], level), 1]
+        assert np.isclose(drawn_there.min(), ends[0])
+        assert np.isclose(drawn_there.max(), ends[1])
+    counts, _, bars = pit_bars(found)
+    plots.plot_pit(ax, pit, bins=len(counts))
+    patch = ax.patches[-1]
+    np.testing.assert_allclose([patch.get_y(), patch.get_y() + patch.get_height()], bars)
+
+
+def labelled(pit):
+    """Rows of which nothing is known but the PIT."""
+    of_rows = dict.fromkeys(("target", "point"), np.zeros(len(pit)))
+    others = dict.fromkeys(("bounds", "outside", "aleatoric", "epistemic"))
+    return LabelledPrediction(coverage=0.9, levels=np.array([0.9]), pit=pit, **of_rows, **others)
 
 
 def test_rows_stand_in_the_order_of_their_prediction(ax):
@@ -135,7 +162,7 @@ def test_calibration_band_is_that_of_chance(ax):
     plots.plot_calibration(ax, {"a": curve, "b": curve}, rows=100)
     [band] = drawn(ax).collections
     at_half = [y for x, y in band.get_paths()[0].vertices if abs(x - 0.5) < 1e-9]
-    assert sorted(set(np.round(at_half, 6))) == [0.4, 0.6]
+    assert sorted(set(np.round(at_half, 6))) == [0.36, 0.64]  # of the whole curve; alone 0.4 to 0.6
     colors = [line.get_color() for line in ax.lines[1:]]
     assert len(set(colors)) == 2
 

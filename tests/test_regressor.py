@@ -28,6 +28,7 @@ from typer.testing import CliRunner
 
 from calipers import IntervalRegressor, losses, metrics
 from calipers.cli import app
+from calipers.heads import HEADS
 from calipers.networks import MLP, DenseFactory, smooth
 from calipers.objectives import LOSSES, Density, IntervalScore, Objective
 from calipers.optimizers import Adam
@@ -341,7 +342,8 @@ class TestMethods:
 
     @pytest.mark.parametrize("loss", sorted(LOSSES))
     def test_every_loss_learns_and_suits_every_aggregation(self, data, loss):
-        for aggregation in ("snm", "sem", "normal"):
+        bounds_alone = not HEADS[LOSSES[loss].head].split_normal
+        for aggregation in ("snm", "sem", *["normal"] * (bounds_alone or loss == "normal")):
             model = small(loss=loss, aggregation=aggregation, epochs=100).fit(*data)
             assert model.score(*data) > 0
             if loss == "mse":
@@ -356,6 +358,12 @@ class TestMethods:
             assert history["mse"][-1] < history["mse"][0]
         if loss != "mse":
             assert 0.7 < history["coverage"][-1] <= 1
+
+    def test_an_aggregation_without_effect(self, data):
+        plain = small(loss="density", epochs=1).fit(*data).predict_interval(data[0])
+        with pytest.warns(UserWarning, match="'normal' has no effect with loss='density': its"):
+            other = small(loss="density", aggregation="normal", epochs=1).fit(*data)
+        assert np.array_equal(other.predict_interval(data[0]), plain)
 
     @pytest.mark.parametrize("aggregation", ["sem", "std", "mean"])
     def test_bounds_alone_have_no_other_coverage(self, data, aggregation):

@@ -456,7 +456,7 @@ class TestErrors:
 
     @pytest.mark.parametrize("target", [1j * np.arange(5.0), np.array(["a"] * 5)])
     def test_targets_that_are_no_real_numbers(self, target):
-        with pytest.raises(ValueError, match=r"must hold numbers, got .* in row 0"):
+        with pytest.raises(ValueError, match=r"must hold numbers, got .* in row 0 .*: convert"):
             RowBlocks(np.zeros((5, 2)), target).sample(2, 0)
 
     def test_a_number_is_no_source(self):

@@ -88,11 +88,11 @@ def checked(
     if (low < least and most < high) if strict else (low <= least and most <= high):
         return array
     good = ((array > low) & (array < high)) if strict else ((array >= low) & (array <= high))
-    refuse(name, array, ~good, rule)
+    refuse_where(name, array, ~good, rule)
     return array
 
 
-def refuse(name: str, array: FloatArray, bad: NDArray[np.bool_], rule: str) -> None:
+def refuse_where(name: str, array: FloatArray, bad: NDArray[np.bool_], rule: str) -> None:
     """Raise an error for the first bad value, if there is one."""
     if bad.any():
         where = tuple(int(i) for i in np.unravel_index(int(np.argmax(bad)), bad.shape))

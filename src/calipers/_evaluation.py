@@ -7,10 +7,11 @@ from typing import cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.utils import _safe_indexing, check_consistent_length, column_or_1d
+from sklearn.utils import _safe_indexing
 
 from calipers import metrics
 from calipers._checks import FloatArray
+from calipers._estimator.row_labels import checked_target
 from calipers._progress import progress
 from calipers.prediction import Prediction, Query
 from calipers.regressor import IntervalRegressor
@@ -98,7 +99,7 @@ def predict_labelled(
     visible: bool = False,
 ) -> LabelledPrediction:
     """Predict labelled rows with a fitted model; by default for the coverage of the model."""
-    target = _checked_target(X, y)
+    target = checked_target(X, y)
     model = copy(model)
     model.unsupported = "inf"  # unsupported coverages are shown instead of raising an error
     if not model.ensemble_.head.has_interval:
@@ -145,17 +146,3 @@ def _pit(prediction: Prediction) -> FloatArray | None:
     mass = prediction.cdf - prediction.cdf_below
     uniform = np.random.default_rng(0).random(len(mass))
     return prediction.cdf_below + uniform * mass
-
-
-def _checked_target(X: ArrayLike, y: ArrayLike) -> FloatArray:
-    check_consistent_length(X, y)
-    target = column_or_1d(y)
-    if not len(target):
-        raise ValueError("an evaluation needs at least one labelled row, got none")
-    try:
-        target = target.astype(np.float64)
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"y must hold numbers: {error}") from None
-    if bad := np.flatnonzero(~np.isfinite(target)).tolist():
-        raise ValueError(f"y must be finite, got {target[bad[0]]} in row {bad[0]}")
-    return target

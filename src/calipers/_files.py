@@ -1,8 +1,9 @@
 """Atomic writes of files, locks against concurrent writers, and the cache folder.
 
-Every file that the library writes goes through `replacing`: it is written under a temporary name in
-the same folder, flushed to disk, and renamed. A reader sees the old bytes or the new ones; a
-process killed at any moment leaves no partial file.
+`replacing` writes a file under a temporary name in the same folder, flushes it to disk, and renames
+it. A reader sees the old bytes or the new ones; a process killed at any moment leaves no partial
+file. Models, predictions, reports and caches are written so. Files that lines are appended to (the
+store of a search, ``calipers watch --out``) and scratch files without a name are not.
 """
 
 import errno

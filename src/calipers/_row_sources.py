@@ -172,7 +172,10 @@ def _as_target(y: Any, start: int) -> FloatArray:
                 float(value)
             except (TypeError, ValueError):
                 shown = f"got {str(value)!r} in row {start + row:,} (from 0)"
-                raise ValueError(f"the target must hold numbers, {shown}") from None
+                raise ValueError(
+                    f"the target must hold numbers, {shown}: convert text in all blocks alike, by "
+                    "calipers.preprocessing.read_number(y, kind)"
+                ) from None
         raise
 
 

@@ -22,6 +22,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import _safe_indexing
 
 from calipers._checks import FloatArray
+from calipers._estimator.row_labels import checked_target
 from calipers.metrics import interval_score
 from calipers.prediction import Query
 from calipers.preprocessing import Column, with_words
@@ -94,7 +95,7 @@ def permutation_importance(
     """
     level = model.coverage if coverage is None else coverage
     table = _as_table(X)
-    targets = np.asarray(y, dtype=np.float64)
+    targets = checked_target(X, y)
     score, squared_error, widths = _measure(model, table, targets, level)
     if not np.isfinite(widths).all():
         raise ValueError(f"intervals of coverage {level:g} are infinite: use a smaller coverage")

@@ -1,10 +1,10 @@
 """Estimate what more rows would be worth, by a learning curve of two points.
 
-The aleatoric part of the variance says little about what more rows would bring, since a network
-takes a dependence that it has not learnt for noise. So the model is fitted again on a random half
-of its rows, and the out-of-fold intervals of these rows are compared: how much narrower did they
-become from half of the rows to all of them? Learning curves level off, so the next doubling usually
-brings at most as much.
+The aleatoric part of the variance says little about what more rows would bring, since it contains
+the effects of the inputs that networks have not learnt. So the model is fitted again on a random
+half of its rows, and the out-of-fold intervals of these rows are compared: how much narrower did
+they become from half of the rows to all of them? Learning curves level off, so the next doubling
+usually brings at most as much.
 """
 
 from dataclasses import dataclass
@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike
 from sklearn.base import clone
 from sklearn.utils import _safe_indexing
 
+from calipers._estimator.row_labels import checked_target
 from calipers.regressor import IntervalRegressor
 
 __all__ = ["MoreRows", "worth_of_more_rows"]
@@ -105,7 +106,7 @@ def worth_of_more_rows(
     shuffled = rng.permutation(int(labels.max()) + 1)
     rows = np.flatnonzero(np.isin(labels, shuffled[: (len(shuffled) + 1) // 2]))
     half_groups = None if groups is None else np.asarray(groups)[rows]
-    target = np.asarray(y, dtype=np.float64)[rows]
+    target = checked_target(X, y)[rows]
     small = clone(model).set_params(verbose=0, warm_start=False, unsupported="raise")  # no warning
     half = small.fit(_safe_indexing(X, rows), target, groups=half_groups).out_of_fold_
     wide, narrow = np.ptp(half.interval(level), axis=1), np.ptp(whole.interval(level)[rows], axis=1)

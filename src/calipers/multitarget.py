@@ -28,6 +28,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from calipers import storage
 from calipers._checks import FloatArray
+from calipers._estimator.row_labels import checked_target
 from calipers._estimator.together import together
 from calipers._schema import anything, array_of, arrays_under, list_of, record, refuse, within
 from calipers._serialization.models import model_from_dict, model_to_dict, stored_model
@@ -131,7 +132,7 @@ class MultiTargetRegressor(RegressorMixin, BaseEstimator):
                 f"y has {len(targets)} targets, but the model was fitted to {len(self.models_)}"
             )
         pairs = zip(self.models_, targets, strict=True)
-        levels = [model.predict_dist(X).cdf(np.asarray(target, float)) for model, target in pairs]
+        levels = [model.predict_dist(X).cdf(checked_target(X, target)) for model, target in pairs]
         self.depths_ = _depths(levels)
         return self
 
@@ -181,11 +182,13 @@ class MultiTargetRegressor(RegressorMixin, BaseEstimator):
         requested = (self.coverage,) if query.coverages is None else query.coverages
         levels = tuple(self.single_coverages(requested)) if joint and requested else requested
         query = replace(query, coverages=levels)
+        first, outside = self.models_[0].query_and_check(X, query)
+        found = [first, *(model.query(X, query) for model in self.models_[1:])]
         answers = {
-            name: replace(model.query(X, query), coverages=np.array(requested))
-            for name, model in zip(self.target_names_, self.models_, strict=True)
+            name: replace(answer, coverages=np.array(requested))
+            for name, answer in zip(self.target_names_, found, strict=True)
         }
-        return answers, self.models_[0].outside(X)
+        return answers, outside
 
     def predict(self, X: Any) -> FloatArray:
         """Point predictions, of shape (n_samples, n_targets)."""
@@ -264,7 +267,7 @@ class MultiTargetRegressor(RegressorMixin, BaseEstimator):
         extra = sorted(name for name in arrays if name != "depths" and not name.startswith(own))
         if extra:
             refuse("the weights", "those of the targets", extra[0])
-        # Notes differ: a category may tell one target something, and another nothing.
+        # Notes differ: a category may be target-encoded for one target, and not for another.
         inputs = [tuple(replace(c, note="") for c in m.inputs_) for m in self.models_]
         shared = {(own, m.coverage) for own, m in zip(inputs, self.models_, strict=True)}
         if len(shared) > 1 or len(set(self.target_names_)) < len(self.models_):

@@ -1,4 +1,4 @@
-"""Query, what to predict for some rows, Prediction, the arrays that answer it, and how it does."""
+"""What to predict for some rows (``Query``), and the arrays that answer it (``Prediction``)."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, fields, replace

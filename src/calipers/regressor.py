@@ -18,6 +18,7 @@ from calipers._estimator.conformal import conformal_ensemble
 from calipers._estimator.fitting import fit_rows
 from calipers._estimator.inputs import Inputs
 from calipers._estimator.large import fit_blocks
+from calipers._estimator.row_labels import checked_target
 from calipers._estimator.together import Steps, alone
 from calipers._estimator.upgrading import upgrade_rows
 from calipers._serialization.models import model_from_dict, model_to_dict, stored_model
@@ -70,7 +71,8 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
     aggregation : str, default "snm"
         How the members are combined: "snm", a mixture of split normals; "normal", a mixture of
         normals; "sem" and "std", mean bounds widened by standard errors or standard deviations;
-        "mean"; "none" for a single network.
+        "mean"; "none" for a single network. "snm" and "normal" are for losses that train bounds:
+        networks that predict distributions, as by default, are combined as the mixture of these.
     calibration : str, default "width"
         How held-out rows correct the predictive distributions: "map", by one map of quantile levels
         for all rows; "width", first by a factor that depends on their width, where the rows show
@@ -279,7 +281,7 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
 
         This is the second stage of two-stage learning: networks learn the interval around a point
         prediction, from the errors of the regressor on held-out rows. The regressor itself does not
-        change, so it cannot forget anything.
+        change.
 
         Parameters
         ----------
@@ -512,6 +514,10 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
         """
         return self._ensemble.distribution(self.reader_.read(self, X))
 
+    def score(self, X: ArrayLike, y: Any, sample_weight: ArrayLike | None = None) -> float:
+        """Coefficient of determination of the point predictions, as scikit-learn defines it."""
+        return float(super().score(X, checked_target(X, y), sample_weight))
+
     def predict_var(self, X: ArrayLike) -> FloatArray:
         """Variance of the predictive distribution, of shape (n_samples,)."""
         return cast(FloatArray, self.query(X, Query((), variance=True)).variance)
@@ -527,7 +533,8 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
         categories, and missing values in columns that had none. Predictions for such rows deserve
         less trust.
         """
-        return self.read(X)[1]
+        check_is_fitted(self, "ensemble_")
+        return self.reader_.outside(self, X)
 
     def pick(self, frame: "pd.DataFrame") -> "pd.DataFrame":
         """Select the model's inputs from a pandas frame with other columns, in any order.

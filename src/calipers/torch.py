@@ -2,7 +2,7 @@
 
 Two-stage learning, as the paper's conclusion suggests: a network that already predicts well keeps
 its point predictions, and an ensemble of small networks, the *heads*, learns the interval around
-them. The network is never changed, so it cannot forget anything. The inputs of the heads are its
+them. The weights of the network do not change. The inputs of the heads are its
 inputs, its point prediction and its features (the input of its last linear layer); they are trained
 like any other bank.
 

@@ -1,24 +1,28 @@
 """Make the programs and plans of a bank from the parameters of a model and its rows.
 
-The estimator, the search and the study all use it. ``parameters`` is any object with the
-parameters as attributes, such as an ``IntervalRegressor``.
+The estimator, the search and the study all use it. ``parameters`` is an ``IntervalRegressor``, of
+which only the parameters are read.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from numbers import Integral, Real
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
-from calipers._checks import FloatArray
+from calipers._checks import FloatArray, warn
 from calipers.aggregation import AGGREGATIONS
 from calipers.bank import Bank, Plan, Program, Settings, padded, spawn_seeds
 from calipers.crossfit import Fold, set_aside
+from calipers.heads import HEADS
 from calipers.networks import MLP, NETWORKS, Network
 from calipers.objectives import LOSSES, Objective
 from calipers.optimizers import OPTIMIZERS, Adam
+
+if TYPE_CHECKING:
+    from calipers.regressor import IntervalRegressor
 
 _EARLY_STEPS = 220  # least "auto" patience in steps, unless a fifteenth of all epochs is less
 _LARGEST = 1e150  # bound of a target: its square is still finite
@@ -31,19 +35,6 @@ SHORTHANDS: dict[str, dict[str, Any]] = {
     "optimizer": OPTIMIZERS,
 }
 """The classes that each nested parameter can be given as, by name."""
-
-
-class Parameters(Protocol):
-    """Parameters of training; ``IntervalRegressor`` describes them."""
-
-    coverage: float
-    loss: str | Objective
-    network: str | MLP | Callable[..., Any]
-    optimizer: str | Adam
-    epochs: int | None
-    batch_size: int | None
-    patience: int | str | None
-    validation_fraction: float
 
 
 def expanded(name: str, value: Any) -> Any:
@@ -72,10 +63,22 @@ def check_parameters(model: Any) -> None:
         raise ValueError(
             f"aggregation={model.aggregation!r} gives no distribution to calibrate: set cv=None"
         )
+    _warn_of_unused_aggregation(model)
     if isinstance(model.cv, Integral) and model.n_networks % int(model.cv):
         raise ValueError(
             f"n_networks must be a multiple of cv={model.cv}, got {model.n_networks}: every fold "
             "has the same number of networks"
+        )
+
+
+def _warn_of_unused_aggregation(model: Any) -> None:
+    """Warn if networks predict densities, whose mixture is the prediction, and not as requested."""
+    head, name = HEADS[objective_of(model).head], model.aggregation
+    unused = head.split_normal and AGGREGATIONS[name].gives_distribution
+    if unused and name not in ("snm", head.name):
+        warn(
+            f"aggregation={name!r} has no effect with loss={model.loss!r}: its networks predict "
+            "distributions, and the mixture of these is the prediction"
         )
 
 
@@ -97,24 +100,26 @@ def check_bounds(bounds: Any) -> None:
         )
 
 
-def objective_of(parameters: Parameters) -> Objective:
+def objective_of(parameters: "IntervalRegressor") -> Objective:
     """Return the loss as an object."""
     return expanded("loss", parameters.loss)
 
 
-def optimizer_of(parameters: Parameters) -> Adam:
+def optimizer_of(parameters: "IntervalRegressor") -> Adam:
     """Return the optimizer as an object."""
     return expanded("optimizer", parameters.optimizer)
 
 
-def batch_size_of(parameters: Parameters, rows: int) -> int:
+def batch_size_of(parameters: "IntervalRegressor", rows: int) -> int:
     """Rows per step for ``rows`` training rows, at most their padded number."""
     if parameters.batch_size:
         return int(min(parameters.batch_size, padded(rows)))
     return int(np.clip(2 ** round(np.log2(max(rows, 1) / 200)), 64, 512))
 
 
-def make_program(parameters: Parameters, X: NDArray[np.floating[Any]], rows: int) -> Program:
+def make_program(
+    parameters: "IntervalRegressor", X: NDArray[np.floating[Any]], rows: int
+) -> Program:
     """Return what all networks share, for inputs ``X`` with ``rows`` training rows."""
     network = expanded("network", parameters.network)
     factory: Network = network.factory(X, rows) if isinstance(network, MLP) else network
@@ -133,7 +138,7 @@ def make_program(parameters: Parameters, X: NDArray[np.floating[Any]], rows: int
 
 
 def make_settings(
-    parameters: Parameters,
+    parameters: "IntervalRegressor",
     rows: int,
     batch_size: int,
     *,
@@ -179,7 +184,7 @@ def make_settings(
 
 
 def make_plans(
-    parameters: Parameters,
+    parameters: "IntervalRegressor",
     folds: Sequence[Fold],
     weights: FloatArray | None,
     groups: Any,

@@ -24,7 +24,7 @@ import calipers
 from calipers.cli import _fit_table, _measures, app
 from calipers.cli._holdout import HoldOut
 from calipers.cli._measures import measure_groups
-from calipers.preprocessing import _encoders, _kinds, as_numbers
+from calipers.preprocessing import Column, _encoders, _kinds, as_numbers
 from calipers.tables import read_table
 
 SETTINGS = """
@@ -392,6 +392,13 @@ class TestFit:
         groups = measure_groups((np.zeros(4), np.ones(4)), np.zeros(4), column)
         assert [group["group"] for group in groups] == ["(missing)", "1", "2", "2.5"]
 
+    def test_effective_rows_under_the_name_of_before(self):
+        old = {"coverages": [0.95], "rows_needed": [39], "rows": 90, "worth": 7}
+        new = old | {"effective_rows": old.pop("worth")}
+        assert _measures.say_unbounded(new | {"worth": 8}) == _measures.say_unbounded(new)
+        assert _measures.say_unbounded(old | {"worth": 7}) == _measures.say_unbounded(new)
+        assert _measures.say_unbounded(old) != _measures.say_unbounded(new)
+
     def test_without_rows_held_out(self, run, here, flats, monkeypatch):
         asked = []
         monkeypatch.setattr(
@@ -400,6 +407,8 @@ class TestFit:
         monkeypatch.setattr("calipers.IntervalRegressor.save", lambda *_: None)
         monkeypatch.setattr("calipers.IntervalRegressor.about_", {}, raising=False)
         monkeypatch.setattr("calipers.IntervalRegressor.support_", "any number")
+        target = Column("price", "number")
+        monkeypatch.setattr("calipers.IntervalRegressor.target_", target, raising=False)
         flats.to_csv(here / "flats.csv", index=False)
         arguments = ("fit", "flats.csv", "--target", "price", "--out", "out", "--test-fraction", 0)
         assert "the model was not evaluated" in run(*arguments).stdout
@@ -505,7 +514,7 @@ class TestReadings:
         shown = found(price=price, size=size)
         assert re.search(rf"price +target +{plain:,.0f} to .* numbers written like 1\.234,5", shown)
         shown = found(price=price, size=size, rent=price)
-        assert re.search(r"rent +number .*points separate thousands, since other columns", shown)
+        assert re.search(r"rent +number .*written like 1\.234,5, since other columns", shown)
 
     def test_the_target_under_another_name(self, found, flats):
         shown = found(cost=2 * flats["price"] + 1, order=-flats["price"], near=flats["size"])

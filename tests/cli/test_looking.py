@@ -127,6 +127,34 @@ def test_inspect(folder):
     assert re.search(r"\nsize: \d+\.\d\d MB\n$", text)
 
 
+@pytest.mark.parametrize("way", ["--in-memory", "--in-blocks"])
+def test_inspect_says_how_columns_were_written_as_fit_did(tmp_path, monkeypatch, way):
+    """The refit reads columns that have their own types already."""
+    monkeypatch.chdir(tmp_path)
+    rows = range(600)
+    columns = {
+        "size": [f"{i * 7 % 90 + 1_000:,}.5" for i in rows],
+        "sold": [f"{i % 28 + 1:02}.01.2024" for i in rows],
+        "opens": [f"{i % 24}:30" for i in rows],
+        "price": [f"${i + 1_000:,}.5" for i in rows],
+    }
+    pd.DataFrame(columns).to_csv("data.csv", index=False)
+    (tmp_path / "tiny.toml").write_text(
+        "n_networks = 2\ncv = 2\nepochs = 2\nnetwork__hidden_layers = [8]\n"
+        "network__frequencies = 0\n"
+    )
+    fit = ["fit", "data.csv", "--target", "price", "--out", "model", "--config", "tiny.toml"]
+    run(*fit, way)
+    text = run("inspect", "model").stdout
+    for note in (
+        r"price +target .* numbers written like \$1,234\.5",
+        r"size +number .* numbers written like 1,234\.5",
+        r"sold +date .* dates written as %d\.%m\.%Y",
+        r"opens +number .* clock times as hours: 10:30 is 10\.5",
+    ):
+        assert re.search(note, text), text
+
+
 def test_inspect_of_a_wide_table_is_as_short_as_what_fit_prints(tmp_path):
     rng = np.random.default_rng(0)
     X = pd.DataFrame(rng.normal(size=(60, 400))).rename(columns="reading {}".format)

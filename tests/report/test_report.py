@@ -12,7 +12,7 @@ from scipy.stats import norm, poisson
 from calipers import metrics, report
 from calipers._evaluation import LabelledPrediction, predict_labelled
 from calipers.importance import Dependence
-from calipers.report._charts import calibration_curve, pit_bars
+from calipers.report._charts import curve_and_band, pit_bars
 from calipers.report._drivers import Drivers, driver_data, driver_sentence, largest
 from calipers.report._format import Unit, percent
 from calipers.report._groups import breakdowns
@@ -254,7 +254,8 @@ def test_unbounded_intervals(model, tmp_path):
     ("X", "y", "message"),
     [
         (np.empty((0, 2)), [], "needs at least one labelled row"),
-        (np.zeros((2, 2)), [1.0, np.nan], "y must be finite, got nan in row 1"),
+        (np.zeros((2, 2)), [1.0, np.nan], "y contains NaN, in 1 of 2 rows"),
+        (np.zeros((2, 2)), [1.0, np.inf], "y must be finite, got inf in row 1"),
         (np.zeros((2, 2)), ["a", "b"], "y must hold numbers"),
         (np.zeros((2, 2)), [1.0], "inconsistent numbers of samples"),
     ],
@@ -365,7 +366,7 @@ def test_sentences_on_calibration_agree_with_the_curve_and_the_histogram(rows):
     rng, outside = np.random.default_rng(1), 0
     for scale in np.r_[np.ones(100), np.linspace(0.6, 1.6, 50)]:
         found = labelled(0.9, rows, pit=norm.cdf(rng.normal(0, scale, rows)))
-        _, observed, low, high = calibration_curve(found)
+        _, observed, low, high = curve_and_band(found)
         below, above = (observed < low).any(), (observed > high).any()
         curve, histogram = calibration_sentence(found), pit_sentence(found)
         if not below and not above:

@@ -357,7 +357,7 @@ def test_small_tables_of_many_cells_do_not_hold_up_others(client, tables, monkey
 
         return call
 
-    monkeypatch.setattr(_bodies, "read_table", noted(_bodies.read_table))
+    monkeypatch.setattr(_bodies, "read_body", noted(_bodies.read_body))
     monkeypatch.setattr(_responses, "write_frame", noted(_responses.write_frame))
     body = bytes(stream(pa.table({"speed": [1.0], "load": [2.0], "n": pa.nulls(1)})))
     assert client.table(body, ARROW_STREAM, keep=True).status_code == 200

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -56,21 +56,33 @@ class Inputs:
 
     def read_with_targets(self, estimator: Any, X: Any, y: Any) -> tuple[FloatArray, FloatArray]:
         """Inputs and targets as finite numbers."""
+        found = self.read_rows(estimator, X, y)
+        return found.numbers, found.y
+
+    def read_rows(self, estimator: Any, X: Any, y: Any) -> "EncodedRows":
+        """The same with the values of the columns."""
         y = read_target(y)
         if self.encoder is None:
             numbers, y = _as_numbers(estimator, X, y)
+            found = EncodedRows(numbers, np.asarray(y, np.float64))
         else:
-            encoded = self.encoder.transform(X)
-            numbers, y = check_X_y(encoded, y, dtype=_FLOATS, y_numeric=True, estimator=estimator)
-        return self._with_points(X, numbers, estimator.n_jobs), np.asarray(y, np.float64)
+            found = _encoded(estimator, self.encoder, self.encoder.read(X), y)
+        return found._replace(numbers=self._with_points(X, found.numbers, estimator.n_jobs))
 
     def read_and_check(self, estimator: Any, X: Any) -> tuple[FloatArray, BoolArray]:
         """Inputs as finite numbers, and the mask of values not seen in training, by column."""
+        numbers, outside = self._checked(estimator, X)
+        return self._with_points(X, numbers, estimator.n_jobs), outside
+
+    def outside(self, estimator: Any, X: Any) -> BoolArray:
+        """The mask alone, without predictions of a regressor or of trees."""
+        return self._checked(estimator, X)[1]
+
+    def _checked(self, estimator: Any, X: Any) -> tuple[FloatArray, BoolArray]:
         if self.encoder is not None:
-            numbers, outside = self.encoder.transform_and_check(X)
-            return self._with_points(X, numbers, estimator.n_jobs), outside
-        numbers = self.read(estimator, X)
-        return numbers, self._outside(numbers[:, : len(self.columns)])
+            return self.encoder.transform_and_check(X)
+        numbers = _as_numbers(estimator, X)
+        return numbers, self._outside(numbers)
 
     def read_columns(
         self, table: Mapping[str, NDArray[Any]]
@@ -142,42 +154,58 @@ class Inputs:
         return cls(encoder.columns_, encoder)
 
 
+class EncodedRows(NamedTuple):
+    """Labelled rows as numbers, and what their target encoding is learnt from."""
+
+    numbers: FloatArray
+    y: FloatArray
+    values: Mapping[str, NDArray[Any]] = {}  #: Of the columns, where an encoder has read them.
+    repeated: list[int] | None = None  #: Columns that are numeric codes, where these are known.
+
+
 def learn_inputs(
     estimator: Any, X: Any, y: Any, weights: FloatArray | None, use_targets: bool = False
-) -> tuple[Inputs, FloatArray, FloatArray]:
-    """Fit the conversion of inputs; return it with the inputs and targets as numbers.
+) -> tuple[Inputs, EncodedRows]:
+    """Fit the conversion of inputs, and convert the rows by it.
 
     Rows of weight 0 are converted, but not learnt from. With ``use_targets``, an array with numeric
     codes is treated as a table. Sets ``n_features_in_`` and ``feature_names_in_`` of ``estimator``.
     """
     _check_order(X, y)
     y = read_target(y)
-    if (values := np.asarray(y)).dtype.kind in "fiu":  # before sums of them overflow
-        check_size(values.astype(np.float64).ravel())
-    encoder = _encoder_for(estimator.preprocessor, X)
+    if (targets := np.asarray(y)).dtype.kind in "fiu":  # before sums of them overflow
+        check_size(targets.astype(np.float64).ravel())
+    encoder, repeated = _encoder_for(estimator.preprocessor, X), None
     if encoder is None:
         numbers, y = _as_numbers(estimator, X, y, reset=True)
         y = np.asarray(y, np.float64)
         seen = slice(None) if weights is None else weights > 0
         unnamed = [f"x{i}" for i in range(numbers.shape[1])]
-        repeated = []
         if use_targets and estimator.preprocessor is not None:
             subset = numbers[seen]
             repeated = numeric_code_columns(subset, dict(enumerate(subset.T)), y[seen])
         if not repeated:
             names = getattr(estimator, "feature_names_in_", unnamed)
-            return Inputs(describe_numbers(numbers[seen], names)), numbers, y
+            return Inputs(describe_numbers(numbers[seen], names)), EncodedRows(numbers, y)
         names = map(str, getattr(X, "columns", unnamed))
         encoder = TableEncoder(kinds=dict.fromkeys(names, "number"))
-        encoder.repeated = repeated
-    if weights is None:
-        encoded = encoder.fit_transform(X)
+    if weights is None or weights.all():
+        values = encoder.learn(X)
     else:
-        encoded = encoder.fit(_safe_indexing(X, np.flatnonzero(weights))).transform(X)
+        values = encoder.fit(_safe_indexing(X, np.flatnonzero(weights))).read(X)
     estimator.n_features_in_ = encoder.n_features_in_
     estimator.feature_names_in_ = encoder.feature_names_in_
-    encoded, y = check_X_y(encoded, y, dtype=_FLOATS, y_numeric=True, estimator=estimator)
-    return Inputs(encoder.columns_, encoder), encoded, np.asarray(y, np.float64)
+    rows = _encoded(estimator, encoder, values, y)
+    return Inputs(encoder.columns_, encoder), rows._replace(repeated=repeated)
+
+
+def _encoded(
+    estimator: Any, encoder: TableEncoder, values: Mapping[str, NDArray[Any]], y: Any
+) -> EncodedRows:
+    """The rows with these values of their columns; ``estimator`` is named in errors."""
+    options: dict[str, Any] = {"dtype": _FLOATS, "y_numeric": True, "estimator": estimator}
+    numbers, y = check_X_y(encoder.encode(values), y, **options)
+    return EncodedRows(numbers, np.asarray(y, np.float64), values)
 
 
 def _check_order(X: Any, y: Any) -> None:

@@ -25,10 +25,10 @@ from calipers._estimator.candidates import FOLDS, choose_shape, has_choice
 from calipers._estimator.fitting import ensemble_of, warn_of_infinite
 from calipers._estimator.model import Model
 from calipers._estimator.shares import WorkerShares
-from calipers._estimator.together import alone, tell_time, train_in_time
+from calipers._estimator.together import alone, report_time, train_in_time
 from calipers._estimator.training_rows import TrainingRows, read_rows
 from calipers._outliers import FAR_TARGETS, outlier_limits, outlying_targets
-from calipers.bank import Bank, Plan, Program, ShardWriter, Table, spawn_seeds, standardised
+from calipers.bank import Bank, Plan, Program, ShardWriter, Table, scaled_inputs, spawn_seeds
 from calipers.cluster import is_lazy
 from calipers.crossfit import Fold, calibrate
 from calipers.distributions import Support, TargetMap, refuse_outside
@@ -58,10 +58,10 @@ class Scale(NamedTuple):
         units = self.table.units
         target = y[kept] if self.target_map is None else self.target_map.forward(y[kept])
         target = (target - units.target_center) / units.target_scale
-        return standardised(X[kept], units), target.astype(np.float32)
+        return scaled_inputs(X[kept], units), target.astype(np.float32)
 
 
-class Seen(NamedTuple):
+class BlockSummary(NamedTuple):
     """Summary of blocks of rows."""
 
     support: Support  # that of a sample, without assumptions that these rows contradict
@@ -71,7 +71,7 @@ class Seen(NamedTuple):
     outlier_count: int  # targets that are likely to be errors
     outliers: list[int]  # row numbers of the first of them
 
-    def __add__(self, other: "Seen") -> "Seen":  # type: ignore[override]
+    def __add__(self, other: "BlockSummary") -> "BlockSummary":  # type: ignore[override]
         lattice: dict[str, Any] = {"step": 0.0, "origin": 0.0, "decimals": 0, "values": ()}
         support = replace(
             self.support,
@@ -79,7 +79,7 @@ class Seen(NamedTuple):
             high=None if other.support.high is None else self.support.high,
             **({} if other.support.step else lattice),
         )
-        return Seen(
+        return BlockSummary(
             support,
             (min(self.target[0], other.target[0]), max(self.target[1], other.target[1])),
             np.minimum(self.low, other.low),
@@ -127,14 +127,14 @@ def fit_blocks(model: Model, X: Any, y: Any, sample_weight: Any, groups: Any) ->
         train = partial(_trained, model, program, scale, validation, data.seed)
         remaining = rows.without(sample, last, seed)
         seeds = spawn_seeds(data.seed, model.n_networks)
-        seen: list[Seen] = []
+        seen: list[BlockSummary] = []
         if shares is None:
             bank = train(_encode_here(remaining, count, encode, seen), count, seeds, model.n_jobs)
         else:
             banks, seen = shares.train(remaining, encode, train, seeds)
             bank = Bank.concatenate(banks)[shares.order(len(seeds))]
             model.about_["shares"] = len(banks)
-        ensemble = ensemble_of(model, bank, _learnt(model, seen), scale.target_map)
+        ensemble = ensemble_of(model, bank, _record_ranges(model, seen), scale.target_map)
         return _calibrated(model, ensemble, *_read(model, sample, to_calibrate), data.seed)
 
 
@@ -193,7 +193,7 @@ def _shape(model: Model, data: TrainingRows, count: int, total: int) -> tuple[Pr
 
 
 def _encode_here(
-    rows: RowBlocks, count: int, encode: Callable[..., Any], seen: list[Seen]
+    rows: RowBlocks, count: int, encode: Callable[..., Any], seen: list[BlockSummary]
 ) -> Iterator[tuple[Float32Array, Float32Array]]:
     """Yield encoded blocks on this machine; ``seen`` collects the summary of all blocks.
 
@@ -240,7 +240,7 @@ def _trained(
             for seed in seeds
         ]
         bank = train_in_time(model, program, shards, plans)
-        tell_time(model, bank, plans, scratch.shards)
+        report_time(model, bank, plans, scratch.shards)
         return bank
 
 
@@ -262,7 +262,7 @@ def _calibrated(
 
 def _encoded(
     model: Model, scale: Scale, support: Support, numbers: Any, X: Any, y: Any
-) -> tuple[tuple[Float32Array, Float32Array], Seen]:
+) -> tuple[tuple[Float32Array, Float32Array], BlockSummary]:
     """Encode a block of rows for training, and summarise it; ``numbers`` are its row numbers."""
     try:
         X, y = model.reader_.read_with_targets(model, X, y)
@@ -274,11 +274,11 @@ def _encoded(
     outliers = numbers[outside][:_NAMED].tolist()
     ends = (float(y.min()), float(y.max()))
     low, high = X.min(axis=0), X.max(axis=0)
-    seen = Seen(support.widened(y), ends, low, high, int(outside.sum()), outliers)
+    seen = BlockSummary(support.widened(y), ends, low, high, int(outside.sum()), outliers)
     return scale(X, y), seen
 
 
-def _learnt(model: Model, seen: list[Seen]) -> Support:
+def _record_ranges(model: Model, seen: list[BlockSummary]) -> Support:
     """Record the ranges of all rows in the model, and return the support of the target.
 
     Warns if rows were left out since their targets are likely to be errors.

@@ -1,38 +1,10 @@
-"""The part of an ``IntervalRegressor`` that the steps of a fit work with."""
+"""The type of the estimator in the steps of its fits, which it imports and they cannot."""
 
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-from calipers._estimator.inputs import Inputs
-from calipers.calibration import Unsupported
-from calipers.crossfit import OutOfFold
-from calipers.ensemble import Ensemble
-from calipers.preprocessing import Column
-from calipers.training import Parameters
+if TYPE_CHECKING:
+    from calipers.regressor import IntervalRegressor
 
-
-class Model(Parameters, Protocol):
-    """Parameters that the steps read, and attributes that they set and read.
-
-    ``IntervalRegressor``, which cannot be imported here, describes them.
-    """
-
-    aggregation: str
-    calibration: str
-    cv: Any
-    n_networks: int
-    time_budget: float | None
-    bounds: Any
-    unsupported: Unsupported
-    warm_start: bool
-    n_jobs: int | None
-    random_state: Any
-    verbose: int
-
-    ensemble_: Ensemble
-    reader_: Inputs
-    target_: Column
-    about_: dict[str, Any]
-    _out_of_fold: OutOfFold | None
-
-    @property
-    def _ensemble(self) -> Ensemble: ...
+    Model: TypeAlias = IntervalRegressor
+else:
+    Model = Any

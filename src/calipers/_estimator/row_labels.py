@@ -37,9 +37,20 @@ def read_target(y: Any) -> Any:
     if values.dtype.kind == "f" and (missing := np.isnan(values)).any():
         raise ValueError(
             f"Input y contains NaN, in {np.count_nonzero(missing):,} of {len(values):,} rows: "
-            "leave them out, known = ~np.isnan(y); fit(X[known], y[known])"
+            "leave them out, by known = ~np.isnan(y) and X[known], y[known]"
         )
     return y
+
+
+def checked_target(X: Any, y: Any) -> FloatArray:
+    """Return the targets of the rows of ``X`` as finite numbers, read as ``fit`` reads them."""
+    check_consistent_length(X, y)
+    target = column_or_1d(read_target(y)).astype(np.float64)
+    if not len(target):
+        raise ValueError("an evaluation needs at least one labelled row, got none")
+    if bad := np.flatnonzero(~np.isfinite(target)).tolist():
+        raise ValueError(f"y must be finite, got {target[bad[0]]} in row {bad[0]}")
+    return target
 
 
 def _read_text(values: NDArray[Any]) -> FloatArray:

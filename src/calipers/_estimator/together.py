@@ -69,7 +69,7 @@ def together(models: Sequence[Model], fits: Sequence[Steps[T]]) -> list[T]:
             banks = _trained_jointly(models[0], trainings, rows)
         for number, training, bank in zip(same, trainings, banks, strict=True):
             if bank is not None and not training.trial:
-                tell_time(models[number], bank, training.plans)
+                report_time(models[number], bank, training.plans)
             advance(number, bank)
     return [results[number] for number in range(len(fits))]
 
@@ -150,7 +150,7 @@ def train_in_time(
         return train(program, table, plans, n_jobs=model.n_jobs, report=report, seconds=seconds)
 
 
-def tell_time(model: Model, bank: Bank, plans: list[Plan], shards: int = 1) -> None:
+def report_time(model: Model, bank: Bank, plans: list[Plan], shards: int = 1) -> None:
     """Record in ``about_`` how many epochs fitted into the time budget, and warn if too few did.
 
     If rows come in several shards, an epoch of the plans is a pass over one of them.

@@ -140,17 +140,18 @@ def read_rows(
         )
     weights = None if sample_weight is None else _weights(X, sample_weight)
     name: Any = getattr(y, "name", None) or next(iter(getattr(y, "columns", [])), None)
-    raw = X
     if reset:
-        model.reader_, X, y = learn_inputs(model, X, y, weights, use_targets and groups is None)
+        use_codes = use_targets and groups is None
+        model.reader_, found = learn_inputs(model, X, y, weights, use_codes)
     else:  # tree predictions come later: they depend on whether the trees were grown on these rows
-        X, y = replace(model.reader_, forest=None).read_with_targets(model, X, y)
+        found = replace(model.reader_, forest=None).read_rows(model, X, y)
+    X, y, values, repeated = found
     used = np.arange(len(y)) if weights is None else np.flatnonzero(weights)
     if groups is not None:
         groups = group_labels(groups, X)
     encoding, encoder = None, model.reader_.encoder
     if use_targets and encoder is not None and (reset or encoder.knows_targets):
-        encoding = find_target_encoding(encoder, raw, X, y, weights, groups)
+        encoding = find_target_encoding(encoder, values, X, y, weights, groups, repeated)
     if reset and encoder is not None and encoding is not None:
         X = learn_target_encoding(encoder, encoding, X)
         model.reader_ = replace(model.reader_, columns=encoder.columns_)

@@ -16,7 +16,7 @@ from calipers.bank._dense import NETWORKS, Dense
 from calipers.bank._lanes import Scaling, Tree
 from calipers.bank._program import Program
 from calipers.bank._run import History
-from calipers.bank._shared_rows import FloatArray, IntArray, standardised
+from calipers.bank._shared_rows import FloatArray, IntArray, scaled_inputs
 
 BLOCK = 8192  # rows handed to a compiled program at a time
 _FEW_ROWS = 4096  # for up to this many rows, more networks should share the overhead of a step
@@ -93,7 +93,7 @@ class Bank:
         fields = self.program.output.fields
         values = np.empty((len(self), len(fields), len(inputs)))
         for start in range(0, len(inputs), BLOCK):
-            block = standardised(inputs[start : start + BLOCK], self.units)
+            block = scaled_inputs(inputs[start : start + BLOCK], self.units)
             values[:, :, start : start + BLOCK] = self.forward(block)
         factor, offset = self._unscaling
         values *= factor

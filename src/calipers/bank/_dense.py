@@ -89,7 +89,7 @@ class _Layer:
     def __init__(self, weight: Single, bias: Single, activation: str | None = None) -> None:
         self.activate: Callable[[Single, Single], Any] | None = None
         if activation is not None:
-            function = ACTIVATIONS[activation]  # of a user perhaps, and not hashable
+            function = ACTIVATIONS[activation]  # that a user has added may not be hashable
             forms = [form for known, form in _IN_PLACE.items() if known is function]
             if not forms:
                 raise _NoFormError

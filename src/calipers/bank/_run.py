@@ -131,7 +131,7 @@ def run(
     then train for as many epochs as ``fraction`` of its remaining time allows, at least one.
     """
     before_computing()
-    lanes = _Filling(program, table, plans, shape)
+    lanes = _OccupiedLanes(program, table, plans, shape)
     epochs, total_seconds, total_epochs = 1, 0.0, 0
     turn = nullcontext if observer is None else observer.turn
     with turn(), ThreadPoolExecutor(1) as pool:
@@ -163,7 +163,7 @@ def run(
     return [lanes.finished[number] for number in range(len(plans))]
 
 
-class _Filling:
+class _OccupiedLanes:
     """The lanes, the plans that occupy them or wait for one, and the networks that are done."""
 
     def __init__(self, program: Program, table: Table, plans: list[Plan], shape: Shape) -> None:

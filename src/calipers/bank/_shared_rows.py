@@ -30,7 +30,7 @@ def padded(count: int) -> int:
     return -(-count // step) * step
 
 
-def center_and_scale(values: FloatArray, weights: FloatArray | None = None) -> tuple[Any, Any]:
+def mean_and_scale(values: FloatArray, weights: FloatArray | None = None) -> tuple[Any, Any]:
     """Weighted mean and standard deviation along the first axis, without overflow in any unit.
 
     A constant column has the scale 1.
@@ -78,20 +78,20 @@ class Table:
         """
         limits = ordinary_limits(inputs) if robust else None
         if units is None:
-            center, scale = center_and_scale(target)
+            center, scale = mean_and_scale(target)
             if np.ptp(target) <= _CONSTANT * np.abs(center):
                 scale = _CONSTANT_TARGET * (np.abs(center) or 1.0)
             clipped = inputs if limits is None else np.clip(inputs, *limits)
-            input_center, input_scale = center_and_scale(clipped)
+            input_center, input_scale = mean_and_scale(clipped)
             units = Scaling(input_center, input_scale, center, scale)
         extra = padded(len(target)) - len(target)
         target = (target - units.target_center) / units.target_scale
         return cls(
-            np.pad(standardised(inputs, units), ((0, extra), (0, 0))),
+            np.pad(scaled_inputs(inputs, units), ((0, extra), (0, 0))),
             np.pad(target.astype(np.float32), (0, extra)),
             units,
             len(target),
-            limits and (standardised(limits[0], units), standardised(limits[1], units)),
+            limits and (scaled_inputs(limits[0], units), scaled_inputs(limits[1], units)),
         )
 
     @cached_property
@@ -118,10 +118,10 @@ class Table:
     def scaling(self, rows: IntArray, weights: FloatArray | None = None) -> Scaling:
         """Scaling by the mean and standard deviation of ``rows``."""
         target = self.target[rows].astype(np.float64)
-        return Scaling(*self._moments(rows, weights), *center_and_scale(target, weights))
+        return Scaling(*self._moments(rows, weights), *mean_and_scale(target, weights))
 
     def _moments(self, rows: IntArray, weights: FloatArray | None) -> tuple[Any, Any]:
-        """``center_and_scale`` of the inputs of ``rows``, computed block by block."""
+        """``mean_and_scale`` of the inputs of ``rows``, computed block by block."""
         weights = np.ones(len(rows)) if weights is None else weights.astype(np.float64)
         blocks = [slice(i, i + _BLOCK) for i in range(0, len(rows), _BLOCK)]
 
@@ -139,7 +139,7 @@ class Table:
         return center, np.where(scale <= _CONSTANT * np.abs(center), 1.0, scale)
 
 
-def standardised(inputs: FloatArray, units: Scaling) -> FloatArray:
+def scaled_inputs(inputs: FloatArray, units: Scaling) -> FloatArray:
     """Inputs in the units of a table and in single precision, in which huge values stay finite."""
     with np.errstate(over="ignore"):
         scaled = (inputs - units.input_center) / units.input_scale

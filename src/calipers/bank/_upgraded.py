@@ -1,7 +1,7 @@
 """A bank of interval heads around the point predictions of an existing model.
 
 The point model was trained first. *Heads*, networks that predict an interval around a point, are
-then trained on its errors. The point model itself is not trained again, so that it forgets nothing.
+then trained on its errors. The weights of the point model do not change.
 On rows that the point model was trained on, heads would learn errors that are too small. So the
 caller, who knows which networks were not trained on a row, computes the errors.
 """
@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from calipers.bank._bank import Bank
 from calipers.bank._lanes import Scaling
 from calipers.bank._program import Program
-from calipers.bank._shared_rows import FloatArray, Plan, Table, center_and_scale
+from calipers.bank._shared_rows import FloatArray, Plan, Table, mean_and_scale
 
 
 class Points(Protocol):
@@ -101,7 +101,7 @@ class Upgraded:
 
 def error_table(inputs: FloatArray, errors: FloatArray, weights: FloatArray | None = None) -> Table:
     """Table of the heads' inputs and the errors of points; errors are scaled but not centred."""
-    center, scale = center_and_scale(inputs, weights)
+    center, scale = mean_and_scale(inputs, weights)
     units = Scaling(center, scale, np.float64(0), _root_mean_square(errors, weights))
     return Table.from_arrays(inputs, errors, units)
 

@@ -55,8 +55,9 @@ def _remark(column: dict[str, Any]) -> str:
 
 @contextmanager
 def without_repeats(*, evaluated: bool) -> Iterator[None]:
-    """Ignore warnings about outlying targets, and about too few rows, which an evaluation words."""
+    """Ignore warnings about settings, outlying targets and too few rows, which are said already."""
     with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "aggregation=.* has no effect", UserWarning)
         warnings.filterwarnings("ignore", "y is far from all other targets", UserWarning)
         if evaluated:
             warnings.filterwarnings("ignore", "intervals of .* are infinite", UserWarning)

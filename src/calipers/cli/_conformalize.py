@@ -62,7 +62,7 @@ def conformalize_command(
     kwargs: dict[str, Any] = {"by": by, "keep": keep, "half_life": half_life}
     if groups is not None:
         table.require(groups)
-        kwargs["groups"] = labelled.group_labels(table, groups)
+        kwargs["groups"] = labelled.groups_in(table, groups)
     with labelled.refusing(table):
         if shifted_to is not None:
             new = labelled.read_files([shifted_to], options.form)[1]

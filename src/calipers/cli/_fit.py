@@ -129,7 +129,7 @@ class FitOptions(NamedTuple):
     def about(
         self, files: list[str], rows: int, target: str, kind: str | None, evaluation: Any
     ) -> dict[str, Any]:
-        """Return what a model remembers of its evaluation and of its table."""
+        """Return what is stored with a model about its evaluation and its table."""
         source = {"files": files, "rows": rows, "target": target, "target_kind": kind}
         source |= {"groups": self.groups, "time_column": self.time_column}
         return {"evaluation": finite(evaluation), "source": source}

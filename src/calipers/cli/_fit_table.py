@@ -1,5 +1,6 @@
 """``calipers fit`` on a table in memory: encoding, evaluation on held-out rows, fit, notes."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from calipers.cli._options import cluster_at
 from calipers.cli._printing import note
 from calipers.more_rows import worth_of_more_rows
 from calipers.multitarget import MultiTargetRegressor
-from calipers.preprocessing import DataError, describe_numbers
+from calipers.preprocessing import DataError, describe_numbers, how_written
 from calipers.regressor import IntervalRegressor
 
 
@@ -51,6 +52,7 @@ def fit_in_memory(
         own = evaluation["targets"][name] if several and evaluation else evaluation
         single.set_params(time_budget=budget)  # as given, although each fit had its share of it
         single.about_ |= options.about(files, len(values), name, formats[name], own)
+        single.target_ = replace(single.target_, note=how_written(formats[name]))
     model.save(options.out)
     columns.note_outliers(model, table, values, rows)
     note(columns.say_groups(model))
@@ -115,9 +117,7 @@ def _describe(
     table = pd.DataFrame(values)
     targets = [c.to_document() for c in describe_numbers(table.to_numpy(), list(map(str, table)))]
     for target, kind in zip(targets, labelled.kinds.values(), strict=True):
-        example = kind.partition(" ")[2]
-        note = "clock times as hours" if example == "10:30" else f"numbers written like {example}"
-        target["note"] = note if example else ""
+        target["note"] = how_written(kind)
     return {
         "files": files,
         "rows": len(values),

@@ -1,4 +1,4 @@
-"""Test rows of ``calipers fit``: random, by group or by time; and rows that are no test."""
+"""Test rows of ``calipers fit``: random, by group or by time; and copies of training rows."""
 
 from pathlib import Path
 from typing import Any, NamedTuple

@@ -127,10 +127,10 @@ def inputs_and_groups(
     if not len(inputs.columns):
         shown = ", ".join(map(repr, targets))
         raise table.placed(DataError(f"there is no column besides {shown} to learn from"))
-    return inputs, None if groups is None else group_labels(table, groups)
+    return inputs, None if groups is None else groups_in(table, groups)
 
 
-def group_labels(table: Any, column: str) -> Any:
+def groups_in(table: Any, column: str) -> Any:
     """Return the group labels in ``column``, none of which may be missing."""
     labels = as_text(table.frame[column]).to_numpy(zero_copy_only=False)
     missing = [row for row, label in enumerate(labels) if label is None]

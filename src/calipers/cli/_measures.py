@@ -112,7 +112,7 @@ def unbounded(
     """Return the coverages whose intervals are infinite for lack of calibration rows.
 
     The result also has the ``rows_needed`` for each, the number of calibration ``rows`` and their
-    effective number, ``worth``; it is None if all intervals are finite.
+    ``effective_rows``; it is None if all intervals are finite.
     """
     models = getattr(model, "models_", [model])  # of a multi-target model
     for calibration in (c for single in models for c in single.ensemble_.calibrations[-1:]):
@@ -122,7 +122,7 @@ def unbounded(
                 "coverages": infinite,
                 "rows_needed": [rows_needed(c) for c in infinite],
                 "rows": calibration.n_rows,
-                "worth": getattr(calibration, "n_effective", calibration.n_rows),
+                "effective_rows": getattr(calibration, "n_effective", calibration.n_rows),
             }
     return None
 
@@ -130,13 +130,14 @@ def unbounded(
 def say_unbounded(unbounded: dict[str, Any] | None) -> str:
     """Return a sentence on why intervals are infinite, or ``""`` if none is.
 
-    >>> say_unbounded({"coverages": [0.95, 0.99], "rows": 9, "worth": 7})[:74]
+    >>> say_unbounded({"coverages": [0.95, 0.99], "rows": 9, "effective_rows": 7})[:74]
     'intervals of 95% and 99% are infinite: it takes 39 and 199 rows to calibra'
     """
     if not unbounded:
         return ""
     rows = unbounded["rows"]
-    found = SimpleNamespace(n_rows=rows, n_effective=unbounded.get("worth", rows))
+    effective = unbounded.get("effective_rows", unbounded.get("worth", rows))  # in models of before
+    found = SimpleNamespace(n_rows=rows, n_effective=effective)
     return infinite_reason(unbounded["coverages"], found)
 
 
@@ -187,7 +188,8 @@ def is_measured(found: Any) -> TypeGuard[dict[str, Any]]:
     required |= dict.fromkeys(("mean_width", "interval_score", "rmse", "mae"), number)
     required["by_chance"] = schema.list_of(fraction, least=2, most=2)
     required["calibration"] = schema.list_of(schema.record(levels, tied, rest=schema.anything))
-    unbounded = schema.record({**few, "rows": count}, {"worth": schema.number()})
+    effective = dict.fromkeys(("effective_rows", "worth"), schema.number())
+    unbounded = schema.record({**few, "rows": count}, effective)
     further = {"copies": schema.optional(count), "unbounded": schema.optional(unbounded)}
     further |= {"on_one_row": schema.list_of(fraction), **tied}
     try:

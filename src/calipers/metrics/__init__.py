@@ -11,12 +11,20 @@ For point predictions and single quantiles use ``sklearn.metrics``: ``root_mean_
 ``mean_absolute_error``, ``mean_pinball_loss`` and others.
 """
 
-from calipers.metrics._chance import coverage_band, coverage_p_value, pit_band, shared_coverage
+from calipers.metrics._chance import (
+    coverage_band,
+    coverage_p_value,
+    curve_band as curve_band,
+    joint_confidence as joint_confidence,
+    pit_band,
+    shared_coverage,
+)
 from calipers.metrics._conditional import (
     GroupedCoverage,
     coverage_by_group,
     coverage_by_value,
     coverage_by_width,
+    quantile_bins as quantile_bins,
     worst_slab_coverage,
 )
 from calipers.metrics._distributions import crps, log_score, pit_values

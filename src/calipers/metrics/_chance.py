@@ -1,10 +1,15 @@
 """The effect of chance, and of ties with a bound, on coverage rates."""
 
+from functools import cache
+
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.stats import binom
 
-from calipers._checks import FloatArray, fraction, numbers, refuse
+from calipers._checks import FloatArray, fraction, numbers, refuse_where
+
+_STEPS = 40  # of a calibration curve
+_DRAWS = 2000  # histograms that tell what happens by chance
 
 
 def coverage_band(
@@ -66,6 +71,35 @@ def pit_band(n_samples: int, n_bins: int, *, confidence: float = 0.95) -> tuple[
     return float(low) * n_bins, float(high) * n_bins
 
 
+def curve_band(n_samples: int) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Nominal coverages, and the range of the whole curve of coverage rates by chance.
+
+    The curves of 19 of 20 calibrated models lie in the range.
+    """
+    nominal = np.arange(1, _STEPS) / _STEPS
+    confidence = joint_confidence(n_samples, _STEPS, cumulative=True)
+    return nominal, *coverage_band(n_samples, nominal, confidence=confidence)
+
+
+@cache
+def joint_confidence(n_samples: int, n_bins: int, *, cumulative: bool = False) -> float:
+    """Confidence of each rate at which all rates of 19 of 20 calibrated models are in their range.
+
+    The rates are the bars of a histogram for ``pit_band`` or, if ``cumulative``, the coverage rates
+    at the levels between ``n_bins`` equal steps for ``coverage_band``. With 95% for each, every
+    third calibrated model would have some rate outside.
+
+    >>> round(joint_confidence(500, 40, cumulative=True), 3)
+    0.995
+    """
+    nominal = np.full(n_bins, 1 / n_bins)
+    draws = np.random.default_rng(0).multinomial(n_samples, nominal, _DRAWS)
+    if cumulative:
+        draws, nominal = draws.cumsum(axis=1)[:, :-1], nominal.cumsum()[:-1]
+    p_values = coverage_p_value(draws / n_samples, n_samples, nominal).min(axis=1)
+    return 1 - float(np.quantile(p_values, 0.05))
+
+
 def coverage_p_value(
     coverage_rate: ArrayLike, n_samples: ArrayLike, coverage: ArrayLike
 ) -> FloatArray:
@@ -94,7 +128,7 @@ def coverage_p_value(
     array([1.   , 0.056])
     """
     rows, rate = _counts("n_samples", n_samples), numbers("coverage_rate", coverage_rate)
-    refuse("coverage_rate", rate, ~((rate >= 0) & (rate <= 1)), "must be between 0 and 1")
+    refuse_where("coverage_rate", rate, ~((rate >= 0) & (rate <= 1)), "must be between 0 and 1")
     nominal, inside = fraction("coverage", coverage), np.rint(rate * rows)
     tails = binom.cdf(inside, rows, nominal), binom.sf(inside - 1, rows, nominal)
     return np.asarray(np.minimum(1.0, 2 * np.minimum(*tails)))
@@ -113,7 +147,7 @@ def _band(
 def _counts(name: str, values: ArrayLike) -> FloatArray:
     array = numbers(name, values)
     bad = ~((array >= 1) & (array == np.rint(array)))
-    refuse(name, array, bad, "must be a whole number, at least 1")
+    refuse_where(name, array, bad, "must be a whole number, at least 1")
     return array
 
 

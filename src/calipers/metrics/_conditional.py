@@ -102,7 +102,7 @@ def coverage_by_width(
     weights, target, lower, upper = interval_rows(
         sample_weight, y_true=y_true, y_lower=y_lower, y_upper=y_upper
     )
-    bins = _bins(upper - lower, n_bins, weights)
+    bins = quantile_bins(upper - lower, n_bins, weights)
     return _grouped(np.arange(n_bins), weights, target, lower, upper, bins)
 
 
@@ -145,12 +145,14 @@ def coverage_by_value(
     weights, target, lower, upper, values = interval_rows(
         sample_weight, y_true=y_true, y_lower=y_lower, y_upper=y_upper, value=value
     )
-    bins = _bins(values, n_bins, weights)
+    bins = quantile_bins(values, n_bins, weights)
     medians = np.array([np.median(values[bins == i]) if i in bins else 0 for i in range(n_bins)])
     return _grouped(medians, weights, target, lower, upper, bins)
 
 
-def _bins(values: FloatArray, n_bins: int, weights: FloatArray) -> NDArray[np.intp]:
+def quantile_bins(
+    values: FloatArray, n_bins: int, weights: FloatArray | None = None
+) -> NDArray[np.intp]:
     """Bin number of each value; bins have about equal weight, and equal values share a bin."""
     if not isinstance(n_bins, int | np.integer) or n_bins < 1:
         raise ValueError(f"n_bins must be a positive integer, got {n_bins!r}")

@@ -5,7 +5,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import ArrayLike
 
-from calipers._checks import FloatArray, finite, numbers, refuse, require_same_shape
+from calipers._checks import FloatArray, finite, numbers, refuse_where, require_same_shape
 from calipers.metrics._weighted import average, weighted
 
 
@@ -92,7 +92,7 @@ def log_score(
     1.5155
     """
     densities = _per_row("logpdf", dist, y_true)
-    refuse("dist.logpdf(y_true)", densities, np.isposinf(densities), "must not be infinite")
+    refuse_where("dist.logpdf(y_true)", densities, np.isposinf(densities), "must not be infinite")
     weights, kept = weighted(sample_weight, {"y_true": densities})
     return -average(kept, weights)
 
@@ -141,5 +141,5 @@ def _per_row(method: str, dist: Any, y_true: ArrayLike) -> FloatArray:
     target, name = finite("y_true", y_true), f"dist.{method}(y_true)"
     array = numbers(name, getattr(dist, method)(target))
     require_same_shape({"y_true": target, name: array})
-    refuse(name, array, np.isnan(array), "must not be NaN")
+    refuse_where(name, array, np.isnan(array), "must not be NaN")
     return array

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from calipers import losses
-from calipers._checks import finite, fraction, refuse
+from calipers._checks import finite, fraction, refuse_where
 from calipers.metrics._weighted import average, interval_rows, rows
 
 
@@ -103,7 +103,7 @@ def normalized_mean_width(
             )
     else:
         unit = finite("target_range", target_range)
-        refuse("target_range", unit, unit <= 0, "must be positive")
+        refuse_where("target_range", unit, unit <= 0, "must be positive")
     return average(upper - lower, weights) / float(unit)
 
 
@@ -157,7 +157,7 @@ def coverage_width_criterion(
     """
     nominal = float(fraction("coverage", coverage))
     severity = finite("penalty", penalty)
-    refuse("penalty", severity, severity < 0, "must not be negative")
+    refuse_where("penalty", severity, severity < 0, "must not be negative")
     width = normalized_mean_width(
         y_true, y_lower, y_upper, target_range=target_range, sample_weight=sample_weight
     )

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from calipers._checks import FloatArray, finite, numbers, refuse, require_same_shape
+from calipers._checks import FloatArray, finite, numbers, refuse_where, require_same_shape
 
 # The only infinities allowed in arguments: the ends of open intervals.
 _OPEN_END = {"y_lower": -math.inf, "y_upper": math.inf}
@@ -49,7 +49,7 @@ def weighted(sample_weight: ArrayLike | None, named: Mapping[str, FloatArray]) -
         return [np.ones(first.size), *(array.ravel() for array in named.values())]
     weights = finite("sample_weight", sample_weight)
     require_same_shape({**named, "sample_weight": weights})
-    refuse("sample_weight", weights, weights < 0, "must not be negative")
+    refuse_where("sample_weight", weights, weights < 0, "must not be negative")
     kept = weights > 0
     if not kept.any():
         raise ValueError("sample_weight must be positive somewhere, got zeros only")
@@ -64,5 +64,5 @@ def _read(name: str, values: ArrayLike) -> FloatArray:
     if name not in _OPEN_END:
         return finite(name, values)
     array = numbers(name, values)
-    refuse(name, array, ~np.isfinite(array) & (array != _OPEN_END[name]), "must be finite")
+    refuse_where(name, array, ~np.isfinite(array) & (array != _OPEN_END[name]), "must be finite")
     return array

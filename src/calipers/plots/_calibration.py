@@ -8,7 +8,14 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 from numpy.typing import ArrayLike
 
-from calipers.metrics import CalibrationCurve, GroupedCoverage, coverage_band, pit_band
+from calipers.metrics import (
+    CalibrationCurve,
+    GroupedCoverage,
+    coverage_band,
+    curve_band,
+    joint_confidence,
+    pit_band,
+)
 from calipers.plots._style import COLORS
 
 
@@ -30,8 +37,8 @@ def plot_calibration(
     colors : mapping of str to str, optional
         Colours by the same names.
     rows : int, optional
-        Number of rows behind the curves. If given, the band is shaded in which 95% of calibrated
-        curves lie at each coverage.
+        Number of rows behind the curves. If given, the band is shaded in which the whole curves of
+        95% of calibrated models lie.
 
     Examples
     --------
@@ -43,8 +50,7 @@ def plot_calibration(
     ['within chance', 'model']
     """
     if rows is not None:
-        nominal = np.linspace(0.01, 0.99, 99)
-        low, high = coverage_band(rows, nominal)
+        nominal, low, high = curve_band(rows)
         ax.fill_between(
             nominal, low, high, color=COLORS["grey"], alpha=0.3, linewidth=0, label="within chance"
         )
@@ -60,8 +66,8 @@ def plot_calibration(
 def plot_pit(ax: Axes, values: ArrayLike, *, bins: int = 20, color: str = COLORS["blue"]) -> None:
     """Draw a histogram of PIT values, which is flat if predictions are calibrated.
 
-    The shaded band is where 95% of the bars would end if values were uniform and rows independent;
-    see ``calipers.metrics.pit_band``.
+    The shaded band is where all bars end, for 95% of samples, if values are uniform and rows
+    independent.
 
     Parameters
     ----------
@@ -78,9 +84,10 @@ def plot_pit(ax: Axes, values: ArrayLike, *, bins: int = 20, color: str = COLORS
     counts, edges = np.histogram(values, bins=bins, range=(0, 1))
     height = counts / len(values) * bins
     ax.bar(edges[:-1], height, width=1 / bins, align="edge", color=color, alpha=0.75, linewidth=0)
-    ax.axhspan(*pit_band(len(values), bins), color=COLORS["grey"], alpha=0.3, linewidth=0)
+    band = pit_band(len(values), bins, confidence=joint_confidence(len(values), bins))
+    ax.axhspan(*band, color=COLORS["grey"], alpha=0.3, linewidth=0)
     ax.axhline(1, color=COLORS["black"], linewidth=0.7)
-    ax.set(xlim=(0, 1), ylim=(0, max(2.0, 1.05 * height.max())))
+    ax.set(xlim=(0, 1), ylim=(0, max(2.0, 1.05 * height.max(), 1.05 * band[1])))
     ax.set_xticks([0, 0.5, 1])
 
 

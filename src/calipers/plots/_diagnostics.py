@@ -7,6 +7,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from numpy.typing import ArrayLike
 
+from calipers._estimator.row_labels import checked_target
 from calipers.importance import Dependence, Importances
 from calipers.metrics import calibration_curve
 from calipers.plots._calibration import plot_calibration
@@ -58,7 +59,7 @@ def plot_intervals(
     (level,) = checked_levels("coverage", model.coverage if coverage is None else coverage)
     found = model.query(X, Query((level,)))
     lower, upper = found.bounds(level)
-    plot_rows(axes, lower, found.point, upper, y, most=most)
+    plot_rows(axes, lower, found.point, upper, checked_target(X, y), most=most)
     axes.set_ylabel(model.target_.name)
     return axes
 
@@ -78,7 +79,7 @@ def plot_reliability(
         Where to draw; a new figure by default, which is ``ax.figure``.
     """
     axes = _axes(ax)
-    targets = np.asarray(y, dtype=float)
+    targets = checked_target(X, y)
     curve = calibration_curve(targets, model.predict_dist(X))
     plot_calibration(axes, {"model": curve}, rows=len(targets))
     axes.set(xlabel="nominal coverage", ylabel="observed coverage")

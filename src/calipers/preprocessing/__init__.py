@@ -42,6 +42,7 @@ from calipers.preprocessing._kinds import (
 )
 from calipers.preprocessing._learn import (
     as_numbers as as_numbers,
+    how_written as how_written,
     learn_number as learn_number,
     pick_numbers as pick_numbers,
     read_number,

@@ -1,7 +1,7 @@
 """``TableEncoder``, the scikit-learn transformer of tables."""
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from functools import cache
 from numbers import Integral
 from typing import TYPE_CHECKING, Any, ClassVar, Self
@@ -50,7 +50,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
     Parameters
     ----------
     kinds : mapping of str to str, optional
-        Kinds of columns, where the values do not tell or tell wrongly, such as
+        Kinds of columns that are not detected, or detected wrongly, such as
         ``{"zip": "category", "store": "identifier"}``; see ``calipers.preprocessing.KINDS``. How
         text is written may follow: ``"number 1.234,5"``, ``"number 10:30"``,
         ``"date %d/%m/%Y"``.
@@ -93,8 +93,6 @@ class TableEncoder(TransformerMixin, BaseEstimator):
     max_categories: int | None = None
     min_frequency: int = 2
     target_encoding: bool = True
-    #: Columns that are numeric codes, if detected beforehand.
-    repeated: list[int] | None = field(default=None, init=False)
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "kinds": [Mapping, None],
@@ -117,13 +115,12 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         DataError
             If a column cannot be used; the message says where and why.
         """
-        self._learn(as_frame(X))
+        self.learn(X)
         return self
 
     def fit_transform(self, X: Any, y: Any = None) -> FloatArray:
         """Fit, and return what ``transform`` would, reading every column once."""
-        values = self._learn(as_frame(X))
-        return self._encoded(zip(self._encoders, values, strict=True))
+        return self.encode(self.learn(X))
 
     def fit_typed(self, X: Any) -> "pd.DataFrame":
         """Fit, and return the table with every column in its own type, reading it once.
@@ -135,13 +132,14 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         import pandas as pd
 
         frame = as_frame(X)
-        columns = zip(self._learn(frame), self.columns_, strict=True)
-        typed = {column.name: _typed(values, column.kind) for values, column in columns}
+        values = self.learn(frame)
+        typed = {column.name: _typed(values[column.name], column.kind) for column in self.columns_}
         return pd.DataFrame(typed).set_axis(frame.index)
 
-    def _learn(self, frame: "pd.DataFrame") -> list[NDArray[Any]]:
-        """Learn the columns of a frame, and return their values."""
+    def learn(self, X: Any) -> dict[str, NDArray[Any]]:
+        """Fit, and return the values of all columns, which ``encode`` takes."""
         self._validate_params()
+        frame = as_frame(X)
         kinds = self._checked_kinds(frame)
         learnt = []
         columns = dict(frame.items())
@@ -155,7 +153,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
             kind = "number 1.234,5" if grouped else kinds.get(str(name))
             result = learn(series, kind, self.max_categories, self.min_frequency)
             if grouped:
-                note = "points separate thousands, since other columns have decimal commas"
+                note = f"{result.column.note}, since other columns have decimal commas"
                 result = result._replace(column=replace(result.column, note=note))
             learnt.append(result)
         self.columns_ = tuple(column for column, _, _ in learnt)
@@ -164,7 +162,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
             notes = "; ".join(f"{column.name!r} {column.note}" for column in self.columns_)
             raise DataError(f"no column can be used: {notes} (n_samples={len(frame)})")
         self._set_names()
-        return [values for _, _, values in learnt]
+        return {column.name: values for column, _, values in learnt}
 
     def _set_names(self) -> None:
         pairs = zip(self.columns_, self._encoders, strict=True)
@@ -191,11 +189,13 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         DataError
             If columns are missing, or hold values that cannot be read.
         """
-        return self._encoded((e, values) for _, e, values in self._read(X, used=True))
+        return self.encode(self.read(X))
 
-    @staticmethod
-    def _encoded(columns: Iterable[tuple[Encoder, Any]]) -> FloatArray:
-        return np.concatenate([encoder.encode(values) for encoder, values in columns], axis=1)
+    def encode(self, values: Mapping[str, NDArray[Any]]) -> FloatArray:
+        """Values of the columns, as ``read`` returns them, as the numbers of ``transform``."""
+        pairs = zip(self.columns_, self._encoders, strict=True)
+        parts = [encoder.encode(values[column.name]) for column, encoder in pairs if column.used]
+        return np.concatenate(parts, axis=1)
 
     def read(self, X: Any) -> dict[str, NDArray[Any]]:
         """Values of the columns that are used, as ``transform`` reads them.
@@ -203,7 +203,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         Numbers and booleans as floats, dates as seconds since 1970, NaN where they are missing;
         categories as text, None where they are missing.
         """
-        return {self.columns_[i].name: values for i, _, values in self._read(X, used=True)}
+        return self._read(X, used=True)
 
     def used_columns(self) -> list[tuple[Column, Encoder]]:
         """The columns that are used, each with its encoder."""
@@ -221,12 +221,13 @@ class TableEncoder(TransformerMixin, BaseEstimator):
 
     def transform_and_check(self, X: Any) -> tuple[FloatArray, NDArray[np.bool_]]:
         """The results of ``transform`` and ``outside``, reading the table once."""
-        columns = list(self._read(X, used=False))
-        outside = np.zeros((len(columns[0][-1]), len(self.columns_)), dtype=bool)
-        for i, encoder, values in columns:
-            outside[:, i] = encoder.outside(values)
-        # Columns that are not used are encoded as none.
-        return self._encoded((encoder, values) for _, encoder, values in columns), outside
+        values = self._read(X, used=False)
+        encoded = self.encode(values)
+        outside = np.zeros((len(encoded), len(self.columns_)), dtype=bool)
+        for i, (column, encoder) in enumerate(zip(self.columns_, self._encoders, strict=True)):
+            if column.name in values:
+                outside[:, i] = encoder.outside(values[column.name])
+        return encoded, outside
 
     @property
     def knows_targets(self) -> bool:
@@ -243,14 +244,16 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         ]
         return np.array(names, dtype=object)
 
-    def _read(self, X: Any, *, used: bool) -> Iterator[tuple[int, Encoder, Any]]:
-        """Index, encoder and values of each column: only of those ``used``, or of all present."""
+    def _read(self, X: Any, *, used: bool) -> dict[str, NDArray[Any]]:
+        """Values of each column: only of those ``used``, or of all present."""
         check_is_fitted(self, "columns_")
         frame = as_frame(X, self.columns_)
         check_names(map(str, frame), [column.name for column in self.columns_ if column.used])
-        for i, (column, encoder) in enumerate(zip(self.columns_, self._encoders, strict=True)):
-            if column.used or (not used and column.name in frame):
-                yield i, encoder, encoder.read(frame[column.name])
+        return {
+            column.name: encoder.read(frame[column.name])
+            for column, encoder in zip(self.columns_, self._encoders, strict=True)
+            if column.used or (not used and column.name in frame)
+        }
 
     def to_document(self) -> dict[str, Any]:
         """The fitted encoder as plain JSON."""

@@ -162,15 +162,13 @@ def _kind_of_text(series: "pd.Series[Any]", most: int) -> DetectedKind:
         check_finite(series, values)
         if not missing and all_match(words, _WHOLE) and _counts_rows(values, len(words), name):
             return _ROW_NUMBERS
-        return DetectedKind("number", style, None, _how_written(style, words), values)
+        return DetectedKind("number", style, values=values)
     if is_truth(words):
         return DetectedKind("boolean", values=texts.by_row(read_truth(words)))
     form, hint = date_text(words)
     if form is not None:
         values = texts.by_row(read_dates(words, form))
-        if form == "ISO8601":  # the default
-            return DetectedKind("date", values=values)
-        return DetectedKind("date", form=form, note=f"dates written as {form}", values=values)
+        return DetectedKind("date", form=None if form == "ISO8601" else form, values=values)
     note = note or hint
     if len(words) > most:
         mixture = _mixture(texts, name)  # called even if there is a note, since it may refuse
@@ -223,13 +221,6 @@ def _mixture(texts: Texts, name: str) -> str:
                 f"not: leave those empty to make this a column of {what}"
             )
     return ""
-
-
-def _how_written(style: NumberText, words: Any) -> str:
-    first = words[0].as_py()
-    if style.unit == ":":
-        return f"clock times as hours: {first!r} is {style.read(words[:1])[0]:g}"
-    return "" if style == NumberText() else f"numbers written like {first!r}"
 
 
 def _is_prose(texts: Texts) -> bool:

@@ -66,7 +66,7 @@ def learn(
     if detected.kind == "identifier":
         return _identifier(series, name, detected.note or f"row identifier; {kinds.NOT_STORED}")
     if detected.kind == "constant":
-        return _constant(detected.texts or kinds.Texts.of(series), name, detected.note)
+        return _constant(detected.texts or kinds.Texts.of(series), name)
     if detected.kind == "category":
         texts = detected.texts or kinds.Texts.of(series)
         return _category(texts, name, detected.note, max_categories, min_frequency)
@@ -148,6 +148,21 @@ def kind_of(kind: str, encoder: Encoder) -> str:
     return kind
 
 
+def how_written(kind: str) -> str:
+    """What a kind of column with a format, as ``kind_of`` returns it, says of the column's text.
+
+    >>> how_written("number 1,234.5"), how_written("number")
+    ('numbers written like 1,234.5', '')
+    """
+    kind, _, written = kind.partition(" ")
+    if not written:
+        return ""
+    if kind == "date":
+        return f"dates written as {written}"
+    times = "clock times as hours: 10:30 is 10.5"
+    return times if written == "10:30" else f"numbers written like {written}"
+
+
 def _format(
     series: "pd.Series[Any]", kind: str, written: str, words: Any = None
 ) -> tuple[readings.NumberText, str | None]:
@@ -189,10 +204,10 @@ def _identifier(series: "pd.Series[Any]", name: str, note: str) -> Learnt:
     return Learnt(column, encoder, encoder.read(series))
 
 
-def _constant(texts: kinds.Texts, name: str, note: str) -> Learnt:
+def _constant(texts: kinds.Texts, name: str) -> Learnt:
     values = tuple(texts.levels.to_pylist())
     missing = bool((texts.codes < 0).any())
-    note = note or (f"always {values[0]!r}" if len(values) == 1 else "always empty")
+    note = f"always {values[0]!r}" if len(values) == 1 else "always empty"
     column = Column(name, "constant", categories=values, missing=missing, used=False, note=note)
     encoder = ConstantEncoder([*values, None] if missing else [*values])
     return Learnt(column, encoder, _objects(texts))
@@ -248,7 +263,7 @@ def _objects(texts: kinds.Texts) -> NDArray[np.object_]:
 
 def _ordered(series: "pd.Series[Any]", name: str, detected: kinds.DetectedKind) -> Learnt:
     """Learn a column of numbers, booleans or dates."""
-    kind, style, form, note, values, _ = detected
+    kind, style, form, _, values, _ = detected
     if values is None:
         readers: dict[str, NumberEncoder | DateEncoder] = {
             "number": NumberEncoder(**vars(style)),
@@ -264,19 +279,21 @@ def _ordered(series: "pd.Series[Any]", name: str, detected: kinds.DetectedKind) 
             return _identifier(
                 series, name, kinds.row_identifier("numbers that differ beyond 15 digits")
             )
-        return _constant(texts, name, note)
+        return _constant(texts, name)
     low, high, median = float(present.min()), float(present.max()), float(np.median(present))
     encoder: Encoder
+    outliers = ""
     summary: tuple[Any, Any, Any] = (low, high, median)
     if kind == "boolean":
         mode = float(present.mean() > 0.5)
         summary, encoder = (low, high, mode), BooleanEncoder(low, high, mode, missing)
     elif kind == "number":
         encoder = NumberEncoder.learn(values, style)
-        note = note or ("has far outliers: transformed by asinh" if encoder.scale else "")
+        outliers = "has far outliers: transformed by asinh" if encoder.scale else outliers
     else:
         summary = _iso(low), _iso(high), _iso(median)
         encoder = DateEncoder.learn(values, form)
+    note = "; ".join(filter(None, [how_written(kind_of(kind, encoder)), outliers]))
     return Learnt(Column(name, kind, *summary, missing=missing, note=note), encoder, values)
 
 

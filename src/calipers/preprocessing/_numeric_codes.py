@@ -26,8 +26,8 @@ _LEAST_ROWS = 200
 _MOST_INPUTS = 300  # the time to fit the smooth function grows as the cube of their number
 _FEWEST, _REPEATED = 10, 2.0  # a column must have more values, and at least as many rows per value
 _LEAST_EXPLAINED = 0.1  # fraction of the unexplained variance that codes must explain
-_BEYOND_DOUBT = 6.0  # standard errors under the hypothesis that values are not codes
-_CLEAR = 3.0  # standard errors under the hypothesis that they are
+_NOT_BY_CHANCE = 6.0  # standard errors under the hypothesis that values are not codes
+_AS_CODES = 3.0  # standard errors under the hypothesis that they are
 
 
 def smooth_residuals(X: FloatArray, y: FloatArray) -> FloatArray:
@@ -113,7 +113,7 @@ def are_codes(values: FloatArray, residuals: FloatArray) -> bool:
         (weight * sums[:-1] * sums[1:]).sum() / (weight * rows[:-1] * rows[1:]).sum()
     )
     excess = covariance - max(neighbours, 0.0)
-    return excess > max(_LEAST_EXPLAINED * variance, _BEYOND_DOUBT * by_chance, _CLEAR * error)
+    return excess > max(_LEAST_EXPLAINED * variance, _NOT_BY_CHANCE * by_chance, _AS_CODES * error)
 
 
 def distinct_rows(X: FloatArray) -> NDArray[np.intp]:

@@ -1,71 +1,70 @@
 """Target encoding by a ``TableEncoder``: of high-cardinality categories and numeric codes."""
 
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.utils.validation import check_is_fitted
 
 from calipers._checks import FloatArray
 from calipers.preprocessing._categories import CategoryEncoder
-from calipers.preprocessing._column import as_frame
 from calipers.preprocessing._encoder import TableEncoder
 from calipers.preprocessing._encoders import NumberEncoder, distinct_levels, level_codes
 from calipers.preprocessing._numeric_codes import numeric_code_columns
 from calipers.preprocessing._targets import WIDTH, Differ, EncodedColumn, TargetEncoding
 
-if TYPE_CHECKING:
-    import pandas as pd
-
 
 def find_target_encoding(
     table: TableEncoder,
-    X: Any,
+    values: Mapping[str, NDArray[Any]],
     encoded: FloatArray,
     y: FloatArray,
     weights: FloatArray | None = None,
     groups: Any = None,
+    repeated: list[int] | None = None,
 ) -> TargetEncoding | None:
-    """Find the columns of ``X`` to target-encode; None if there are none.
+    """Find the columns of a table to target-encode; None if there are none.
 
-    These are high-cardinality categories whose levels differ, and numeric codes. ``encoded`` is
-    what ``table.transform(X)`` returns.
+    These are high-cardinality categories whose levels differ, and numeric codes, which are looked
+    for unless ``repeated`` lists them. ``values`` are those of the columns, as ``table.read``
+    returns them, and ``encoded`` what ``table.encode`` makes of these.
     """
-    check_is_fitted(table, "columns_")
     if not table.target_encoding:
         return None
-    frame = as_frame(X, table.columns_)
-    rows = np.arange(len(y)) if weights is None else np.flatnonzero(weights)
-    numeric: dict[int, FloatArray] = {}
+    found: dict[int, EncodedColumn] = {}
+    for i, (column, encoder) in enumerate(zip(table.columns_, table._encoders, strict=True)):
+        if isinstance(encoder, CategoryEncoder) and encoder.large:
+            codes = np.maximum(encoder.codes(values[column.name]), -1)
+            found[i] = EncodedColumn(codes, len(encoder.levels), encoder.kept, number=i)
+    every = TargetEncoding(found, y, weights, groups)
+    differ = {i: learnt.differ for i, learnt in every.learnt(every.rows).items()}
+    found = {i: found[i]._replace(differ=differ[i]) for i in found if any(differ[i])}
     if groups is None or table.knows_targets:
-        numeric = _numeric_codes(table, frame, encoded, y, rows)
+        numbers = _numeric_codes(table, values, encoded, y, every.rows, repeated)
+        for i, levels in numbers.items():
+            codes = level_codes(levels, values[table.columns_[i].name])
+            found[i] = EncodedColumn(codes, len(levels), None, levels, Differ(True, True), i)
     columns, place = {}, 0
     for i, (column, encoder) in enumerate(zip(table.columns_, table._encoders, strict=True)):
         width = len(encoder.names(column.name))
-        if isinstance(encoder, CategoryEncoder) and encoder.large:
-            codes = np.maximum(encoder.codes(encoder.read(frame[column.name])), -1)
-            found = EncodedColumn(codes, len(encoder.levels), encoder.kept)
-            differ = TargetEncoding({}, y, weights, groups).learnt(found).differ
-            if any(differ):
-                columns[place + encoder.kept + 1] = found._replace(differ=differ)
-                width += 0 if encoder.means else 2
-        elif isinstance(encoder, NumberEncoder) and i in numeric:
-            at, levels = place + width - (WIDTH if encoder.levels else 0), numeric[i]
-            codes = level_codes(levels, encoder.read(frame[column.name]))
-            differ = Differ(True, True)
-            columns[at] = EncodedColumn(codes, len(levels), numbers=levels, differ=differ)
-            width = at + WIDTH - place
+        if i in found:
+            kept = found[i].kept
+            known = bool(getattr(encoder, "means", None))
+            present = WIDTH if known else int(kept is not None)  # inputs of the encoding
+            columns[place + (width - present if kept is None else kept + 1)] = found[i]
+            width += WIDTH - present
         place += width
     return TargetEncoding(columns, y, weights, groups) if columns else None
 
 
 def _numeric_codes(
     table: TableEncoder,
-    frame: "pd.DataFrame",
+    values: Mapping[str, NDArray[Any]],
     encoded: FloatArray,
     y: FloatArray,
     rows: NDArray[np.intp],
+    repeated: list[int] | None,
 ) -> dict[int, FloatArray]:
     """Levels of the columns that are numeric codes, by the position of the column."""
     encoders: dict[int, NumberEncoder] = {
@@ -73,14 +72,13 @@ def _numeric_codes(
     }
     if table.knows_targets:
         return {i: np.array(e.levels) for i, e in encoders.items() if e.levels}
-    values = {i: e.read(frame[table.columns_[i].name])[rows] for i, e in encoders.items()}
-    repeated = table.repeated
+    numbers = {i: values[table.columns_[i].name][rows] for i in encoders}
     if repeated is None:
-        repeated = numeric_code_columns(encoded[rows], values, y[rows])
+        repeated = numeric_code_columns(encoded[rows], numbers, y[rows])
     result = {}
     for i in repeated:
-        levels = distinct_levels(values[i][~np.isnan(values[i])])
-        codes = level_codes(levels, values[i])
+        levels = distinct_levels(numbers[i][~np.isnan(numbers[i])])
+        codes = level_codes(levels, numbers[i])
         counts = np.bincount(codes[codes >= 0], minlength=len(levels))
         if (frequent := counts >= table.min_frequency).any():
             result[i] = levels[frequent]
@@ -94,33 +92,24 @@ def learn_target_encoding(
 
     ``encoded`` is the result of ``transform`` for these rows before; the new result is returned.
     """
-    columns, place = list(table.columns_), 0
+    columns: list[Any] = list(table.columns_)
     encoders: list[Any] = list(table._encoders)
     encoded = encoding.inserted(encoded)
-    residuals = encoding.residuals(encoded, encoding.rows)
-    for i, (column, encoder) in enumerate(zip(columns, encoders, strict=True)):
-        start, note = place, column.note
-        place += len(encoder.names(column.name))
-        large = isinstance(encoder, CategoryEncoder) and encoder.large
-        at = start + encoder.kept + 1 if large else place
-        found = encoding.columns.get(at)
-        if found is None:
-            continue
-        learnt = encoding.learnt(found, residuals=residuals)
-        changes = {"means": learnt.means.tolist(), "spreads": learnt.spreads.tolist()}
+    learnt = encoding.learnt(encoding.rows, encoding.residuals(encoded, encoding.rows))
+    for at, found in encoding.columns.items():
+        i, note = found.number, columns[found.number].note
+        changes = {"means": learnt[at].means.tolist(), "spreads": learnt[at].spreads.tolist()}
         if found.numbers is None:
             note = note.replace(
                 "frequent have inputs", "frequent have inputs, all by their targets"
             )
-            place += WIDTH - 1
         else:
             codes = found.codes[encoding.rows]
             counts = np.bincount(codes[codes >= 0], minlength=found.levels)
             changes |= {"levels": found.numbers.tolist(), "counts": counts.tolist()}
             repeat = f"{found.levels:,} values repeat and differ: used as numbers and as categories"
             note = f"{note}; {repeat}" if note else repeat
-            place += WIDTH
-        columns[i], encoders[i] = replace(column, note=note), replace(encoder, **changes)
+        columns[i], encoders[i] = replace(columns[i], note=note), replace(encoders[i], **changes)
         inputs = [part[found.codes] for part in encoders[i].numbers]
         encoded[:, at : at + WIDTH] = np.stack(inputs, axis=1)
     table.columns_, table._encoders = tuple(columns), tuple(encoders)

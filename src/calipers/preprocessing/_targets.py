@@ -163,6 +163,7 @@ class EncodedColumn(NamedTuple):
     kept: int | None = None
     numbers: FloatArray | None = None  # of a numeric code: the levels; residuals are encoded
     differ: Differ | None = None  # in what the levels differ, which is tested where it is None
+    number: int = 0  # of the column in its table
 
 
 @dataclass(frozen=True, eq=False)
@@ -183,21 +184,20 @@ class TargetEncoding:
         return every if self.weights is None else np.flatnonzero(self.weights)
 
     def learnt(
-        self,
-        column: EncodedColumn,
-        rows: IntArray | None = None,
-        residuals: FloatArray | None = None,
-    ) -> LevelTargets:
-        """The targets of each level of one column, from ``rows`` or all rows of positive weight.
+        self, rows: IntArray, residuals: FloatArray | None = None
+    ) -> dict[int, LevelTargets]:
+        """The targets of each level of every column, from some of the rows.
 
         For numeric codes, ``residuals`` of all rows take the place of targets.
         """
-        rows = self.rows if rows is None else rows
         weights = None if self.weights is None else self.weights[rows]
         targets = standard_targets(self.targets[rows], weights)
-        if residuals is not None and column.numbers is not None:
-            targets = residuals[rows]
-        return level_targets(column.codes[rows], targets, weights, column.levels, column.differ)
+        result = {}
+        for place, column in self.columns.items():
+            values = targets if residuals is None or column.numbers is None else residuals[rows]
+            codes = column.codes[rows]
+            result[place] = level_targets(codes, values, weights, column.levels, column.differ)
+        return result
 
     def residuals(self, X: FloatArray, rows: IntArray) -> FloatArray | None:
         """Residuals of a smooth function of the inputs, without target encodings, for ``rows``.
@@ -231,8 +231,7 @@ class TargetEncoding:
         frequency = {place: self._frequency(column) for place, column in self.columns.items()}
         for rows, sources in pairs:
             if rows.size and sources.size:
-                for place, column in self.columns.items():
-                    learnt = self.learnt(column, sources, residuals)
+                for place, learnt in self.learnt(sources, residuals).items():
                     inputs = learnt.inputs(shown[place][rows], frequency[place])
                     result[rows, place : place + WIDTH] = inputs
         return result

@@ -1,7 +1,6 @@
 """Data of the charts, as plain JSON."""
 
 from collections.abc import Sequence
-from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,8 +15,6 @@ from calipers.report._groups import Breakdown
 _ROWS = 1500  # drawn; measures are computed from all rows
 _EPOCHS = 150  # points of a training curve
 _NETWORKS = 20
-_STEPS = 40  # of the calibration curve
-_DRAWS = 2000  # that tell what happens by chance
 
 
 def sampled(labelled: LabelledPrediction) -> NDArray[np.intp]:
@@ -38,7 +35,7 @@ def chart_data(
     rows = sampled(labelled)
     calibration = bars = uncertainty = None
     if labelled.pit is not None:
-        curve, (counts, heights, band) = calibration_curve(labelled), pit_bars(labelled)
+        curve, (counts, heights, band) = curve_and_band(labelled), pit_bars(labelled)
         calibration = {name: rounded(values) for name, values in curve._asdict().items()}
         bars = {"heights": rounded(heights), "counts": counts.tolist(), "band": list(band)}
     if labelled.aleatoric is not None and labelled.epistemic is not None:
@@ -90,12 +87,9 @@ class Curve(NamedTuple):
     high: FloatArray
 
 
-def calibration_curve(labelled: LabelledPrediction) -> Curve:
+def curve_and_band(labelled: LabelledPrediction) -> Curve:
     """Return the coverage rates at many coverages; 19 of 20 calibrated models stay in the range."""
-    nominal = np.arange(1, _STEPS) / _STEPS
-    rows = len(labelled)
-    confidence = _confidence(rows, _STEPS, cumulative=True)
-    low, high = metrics.coverage_band(rows, nominal, confidence=confidence)
+    nominal, low, high = metrics.curve_band(len(labelled))
     return Curve(nominal, labelled.observed(nominal), low, high)
 
 
@@ -110,24 +104,8 @@ def pit_bars(
     rows = len(labelled)
     bins = int(np.clip(rows // 10, 4, 20))  # so that each bar has some rows
     counts, _ = np.histogram(labelled.pit, bins=bins, range=(0, 1))
-    confidence = _confidence(rows, bins, cumulative=False)
-    band = metrics.pit_band(rows, bins, confidence=confidence)
+    band = metrics.pit_band(rows, bins, confidence=metrics.joint_confidence(rows, bins))
     return counts, counts / rows * bins, band
-
-
-@cache
-def _confidence(rows: int, bins: int, *, cumulative: bool) -> float:
-    """Return the confidence of each rate at which all rates of 19 of 20 draws are in their range.
-
-    Rates are fractions of rows in equally likely bins, or the sums of these up to each bin. With
-    the usual 95% for each, every third calibrated model would have some rate outside.
-    """
-    draws = np.random.default_rng(0).multinomial(rows, np.full(bins, 1 / bins), _DRAWS)
-    nominal = np.full(bins, 1 / bins)
-    if cumulative:
-        draws, nominal = draws.cumsum(axis=1)[:, :-1], nominal.cumsum()[:-1]
-    p_values = metrics.coverage_p_value(draws / rows, rows, nominal).min(axis=1)
-    return 1 - float(np.quantile(p_values, 0.05))
 
 
 def _history(history: Any) -> dict[str, Any]:

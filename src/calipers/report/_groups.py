@@ -9,7 +9,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from calipers._evaluation import LabelledPrediction
-from calipers.metrics import coverage_band, coverage_by_group, coverage_p_value
+from calipers.metrics import coverage_band, coverage_by_group, coverage_p_value, quantile_bins
 from calipers.report._format import Unit
 from calipers.report._misses import Input
 
@@ -110,9 +110,8 @@ def _by_number(
     if bins < 2:
         return ()
     write = write or Unit.of(values[present], digits=2).write
-    edges = np.quantile(values[present], np.arange(1, bins) / bins, method="inverted_cdf")
-    codes = np.searchsorted(np.unique(edges), values)
-    codes[~present] = bins
+    codes = np.full(len(values), bins)
+    codes[present] = quantile_bins(values[present], bins)
     labels = []
     for code in range(bins):
         part = values[codes == code]

@@ -10,7 +10,7 @@ from calipers._evaluation import LabelledPrediction
 from calipers._text import counted
 from calipers.bank import Bank
 from calipers.calibration import rows_needed
-from calipers.report._charts import calibration_curve, pit_bars
+from calipers.report._charts import curve_and_band, pit_bars
 from calipers.report._format import Unit, percent
 from calipers.report._groups import Breakdown, Group
 from calipers.report._verdict import compare
@@ -71,7 +71,7 @@ def _worst_coverage(labelled: LabelledPrediction) -> tuple[float, float] | None:
 
     It is on the side to which more of the curve lies; None if all of it is within chance.
     """
-    nominal, observed, low, high = calibration_curve(labelled)
+    nominal, observed, low, high = curve_and_band(labelled)
     below, above = observed < low, observed > high
     if not (below | above).any():
         return None

@@ -109,7 +109,7 @@ def _typed(values: NDArray[Any], column: Column) -> NDArray[Any]:
     return times.dt.tz_localize(None).to_numpy().astype("datetime64[us]")
 
 
-def read_table(body: bytes, kind: str, limits: TableLimits, reserve: Reserve) -> Any:
+def read_body(body: bytes, kind: str, limits: TableLimits, reserve: Reserve) -> Any:
     """Return the table in a body, in which no two values share memory.
 
     Columns of CSV are text. ``reserve`` is called with the number of bytes before they are

@@ -155,7 +155,7 @@ class Service:
                 bodies.columns_of(request.rows, served), rows, numbers, query, request.record
             )
         fields = fields or AddressFields.model_validate({})
-        query, table = fields.to_query(), bodies.read_table(body, sent, limits, reserve)
+        query, table = fields.to_query(), bodies.read_body(body, sent, limits, reserve)
         numbers = self._checked(served, table.num_rows, query)
         kept = responses.kept_bytes(table) if fields.keep else 0
         reserve(responses.numbers_bytes(numbers, table.num_rows) + kept)

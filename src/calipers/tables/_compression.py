@@ -40,10 +40,10 @@ def _read_zstd(raw: BinaryIO) -> "pa.CompressedInputStream":
 def _write_zstd(raw: BinaryIO) -> "pa.CompressedOutputStream":
     import pyarrow as pa
 
-    return pa.CompressedOutputStream(pa.PythonFile(_Lasting(raw), "w"), "zstd")
+    return pa.CompressedOutputStream(pa.PythonFile(_Unclosed(raw), "w"), "zstd")
 
 
-class _Lasting:
+class _Unclosed:
     """A file that stays open when a writer closes it."""
 
     closed = False
