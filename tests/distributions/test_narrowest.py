@@ -6,6 +6,7 @@ from scipy.special import ndtri
 
 from calipers.calibration import AdaptiveCoverage, CalibratedMixture, Calibration
 from calipers.distributions import (
+    Distribution,
     ObservedDistribution,
     SplitNormal,
     SplitNormalMixture,
@@ -82,6 +83,15 @@ def test_a_row_does_not_depend_on_others(name, monkeypatch):
     monkeypatch.setattr("calipers.distributions._narrowest._BLOCK", 40)
     np.testing.assert_array_equal(dist.hdi(0.8), whole)
     np.testing.assert_array_equal(np.array(dist[3].hdi(0.8)), whole[:, 3])
+
+
+def test_mixtures_agree_with_their_exact_form():
+    for seed in range(3):
+        dist = mixture(rows=40, seed=seed)
+        for coverage in (0.1, 0.9):
+            exact, found = dist.hdi(coverage), Distribution.hdi(dist, coverage)
+            widths = [bounds[1] - bounds[0] for bounds in (found, exact)]
+            np.testing.assert_allclose(*widths, rtol=1e-5)
 
 
 @pytest.mark.parametrize("name", ["counts", "grades"])

@@ -106,15 +106,6 @@ class Distribution(ABC):
         Bounds are values that the target can take. They are infinite where those of `interval` are;
         the guarantee of calibration rows is that of `interval` only. Parameters and results are
         those of `interval`.
-
-        Examples
-        --------
-        >>> from calipers.distributions import SplitNormal, SplitNormalMixture
-        >>> skewed = SplitNormalMixture(SplitNormal([0.0, 0.1], 0.5, 2.0))
-        >>> [round(float(bound), 3) for bound in skewed.hdi(0.9)]
-        [-0.775, 3.342]
-        >>> [round(float(bound), 3) for bound in skewed.interval(0.9)]
-        [-0.528, 3.777]
         """
         return narrowest_interval(self, checks.coverage(coverage))
 

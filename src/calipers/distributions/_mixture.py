@@ -16,7 +16,7 @@ from calipers.distributions import _mixture_formulas as formulas
 from calipers.distributions._density import mixture_modes
 from calipers.distributions._distribution import ClosedForm
 from calipers.distributions._formulas import Members
-from calipers.distributions._regions import density_region
+from calipers.distributions._regions import density_region, shortest_interval
 from calipers.distributions._split_normal import SplitNormal
 
 
@@ -167,6 +167,22 @@ class SplitNormalMixture(ClosedForm):
             return function(*blocks[: len(rows)], Members(*blocks[len(rows) :], *common))
 
         return (blockwise_ragged if ragged else blockwise)(of_block, rows, members, **options)
+
+    def hdi(self, coverage: ArrayLike) -> tuple[FloatArray, FloatArray]:
+        """Lower and upper bound of the shortest interval that holds this mass, exactly.
+
+        Parameters and results are those of `interval`.
+
+        Examples
+        --------
+        >>> skewed = SplitNormalMixture(SplitNormal([0.0, 0.1], 0.5, 2.0))
+        >>> [round(float(bound), 3) for bound in skewed.hdi(0.9)]
+        [-0.775, 3.342]
+        >>> [round(float(bound), 3) for bound in skewed.interval(0.9)]
+        [-0.528, 3.777]
+        """
+        lower, upper = self.apply(shortest_interval, checks.coverage(coverage), outputs=2)
+        return lower, upper
 
     def hdr(self, coverage: ArrayLike) -> tuple[FloatArray, FloatArray]:
         """Lower and upper bounds of the highest density region, a union of intervals.
