@@ -163,7 +163,7 @@ class Ensemble:
         """
         if self.target_map is not None:
             self.target_map.check(y)
-        support, online = self.taking(y).support, self._adaptive()
+        support, online = self.admitting(y).support, self._adaptive()
         fixed = tuple(c for c in self.calibrations if c is not online)
         states = {id(ensemble): ensemble._adaptive() for ensemble in made_by or ()}
         makers = None if made_by is None else [states[id(ensemble)] for ensemble in made_by]
@@ -188,8 +188,8 @@ class Ensemble:
         places = (None, None) if units is None else (units.input_center, units.input_scale)
         return AdaptiveCoverage.start(_ANY if last is None else last.n_rows, *places)
 
-    def taking(self, y: FloatArray) -> "Ensemble":
-        """Drop assumptions about the target that these targets contradict.
+    def admitting(self, y: FloatArray) -> "Ensemble":
+        """Return the ensemble without assumptions about the target that these targets contradict.
 
         Bounds that the user gave are no assumption: targets outside them raise ``ValueError``.
         """

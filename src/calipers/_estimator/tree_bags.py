@@ -68,7 +68,7 @@ def predictions_by_fold(
             parts = [rows for i, rows in enumerate(held_out) if i != number]
             train = _without(train, shared[1])
         growing.append(_Growing(known[number], train, parts))
-    # A row is predicted by one bag.
+    # A training row is predicted by a single bag, which therefore has the larger number of trees.
     forest, boosted = (-(-trees // (_KINDS * number)) for number in (_SHARED, _PARTS))
     grown = _grow(model, data, growing, forest, forest if shared else boosted)
     return [own.combined(bags)[0] for own, bags in zip(growing, grown, strict=True)]

@@ -143,7 +143,7 @@ def var(left: FloatArray, right: FloatArray) -> FloatArray:
 
 
 def std(left: FloatArray, right: FloatArray) -> FloatArray:
-    """Root of the variance, taken in units of the larger scale lest the squares overflow."""
+    """Root of the variance, taken in units of the larger scale so that squares do not overflow."""
     unit = np.maximum(left, right)
     return unit * np.sqrt(np.fmax(var(left / unit, right / unit), 0.0))
 

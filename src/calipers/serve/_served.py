@@ -105,7 +105,7 @@ class Served:
         if labels.size and self.ensemble.target_map is not None:
             self.ensemble.target_map.check(labels)
         if self.model.support_.given:
-            self.ensemble.taking(labels)
+            self.ensemble.admitting(labels)
 
     def pick(self, table: Mapping[str, Any]) -> Columns:
         """Return the columns of a table that the model looks at."""
