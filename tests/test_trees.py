@@ -18,8 +18,8 @@ from calipers._estimator.together import alone
 from calipers._estimator.training_rows import TrainingRows, read_rows
 from calipers._estimator.tree_bags import (
     _KINDS,
+    _MOST_PARTS,
     _PARTS,
-    _SHARED,
     predictions_by_fold,
     predictions_for_new_rows,
 )
@@ -174,7 +174,7 @@ def test_the_weighted_sum_is_better_than_its_parts(monkeypatch):
 
 def test_the_largest_number_of_trees_can_be_stored():
     most = MLP._parameter_constraints["trees"][0].right
-    for parts in range(_SHARED, _PARTS + 1):
+    for parts in range(_PARTS, _MOST_PARTS + 1):
         at_once = _KINDS * parts
         assert -(-most // at_once) * at_once <= MOST_TREES
 
@@ -318,9 +318,7 @@ def test_a_held_out_row_is_unknown_to_its_fold():
 
 @pytest.mark.usefixtures("_fixed_shares")
 @pytest.mark.parametrize("cv", [2, 5])
-@pytest.mark.parametrize("few", [0, 4000])
-def test_a_held_out_row_has_the_mean_of_two_predictions_that_do_not_know_it(cv, few, monkeypatch):
-    monkeypatch.setattr("calipers._estimator.tree_bags.FEW", few)
+def test_a_held_out_row_has_the_mean_of_two_predictions_that_do_not_know_it(cv):
     X, y = steps()
     own = model()
     data = read_rows(own, X, y, None, None, reset=True)
@@ -348,12 +346,6 @@ def bags_of(monkeypatch, *arguments):
     return bags, found
 
 
-@pytest.fixture
-def _many(monkeypatch):
-    monkeypatch.setattr("calipers._estimator.tree_bags.FEW", 0)
-
-
-@pytest.mark.usefixtures("_many")
 def test_a_bag_serves_two_folds(monkeypatch):
     X, y = steps(100)
     folds = [Fold(*pair) for pair in KFold(5, shuffle=True, random_state=0).split(X)]
@@ -363,7 +355,6 @@ def test_a_bag_serves_two_folds(monkeypatch):
     assert set(bags) <= pairs
 
 
-@pytest.mark.usefixtures("_many")
 @pytest.mark.parametrize("kind", ["groups", "few folds", "time"])
 def test_other_folds_have_bags_of_their_own(monkeypatch, kind):
     X, y = steps(100)
@@ -371,9 +362,9 @@ def test_other_folds_have_bags_of_their_own(monkeypatch, kind):
     folds = [Fold(*pair) for pair in cv.split(X)]
     groups = np.arange(100) % 10 if kind == "groups" else None  # each is in all folds
     bags, found = bags_of(monkeypatch, rows_of(X, y, groups, folds), folds, 35)
-    assert len(bags) == 10 * len(folds)
+    assert len(bags) == 5 * len(folds)
     for number, fold in enumerate(folds):
-        for bag in bags[10 * number : 10 * number + 10]:
+        for bag in bags[5 * number : 5 * number + 5]:
             assert bag < set(fold.train.tolist())
             left_out = set(fold.train.tolist()) - bag
             if groups is not None:
@@ -381,7 +372,6 @@ def test_other_folds_have_bags_of_their_own(monkeypatch, kind):
         assert np.isfinite(found[number]).all()
 
 
-@pytest.mark.usefixtures("_many")
 def test_a_few_rows_that_folds_tear_apart_are_in_no_bag(monkeypatch):
     X, y = steps(200)
     X[:8] = X[0]
@@ -411,7 +401,7 @@ def test_a_model_with_trees_is_stored(fitted, tmp_path):
     fitted.save(tmp_path)
     loaded = IntervalRegressor.load(tmp_path)
     np.testing.assert_array_equal(loaded.predict_interval(X), fitted.predict_interval(X))
-    assert len(loaded.reader_.forest) == 70  # seven for each of ten parts
+    assert len(loaded.reader_.forest) == 35  # seven for each of five parts
     assert loaded.network.trees == 12
 
 
@@ -686,7 +676,7 @@ def test_points_of_networks_without_folds_are_not_of_trees_that_know_the_row(mon
 
 def test_rows_decide_for_trees(tried):
     own = model("auto").fit(*steps(240))
-    assert len(own.reader_.forest) == 140
+    assert len(own.reader_.forest) == 105
     errors = own.about_["trees"]["unexplained"]
     assert errors["trees"] < errors["networks"]
 
@@ -694,7 +684,7 @@ def test_rows_decide_for_trees(tried):
 def test_trees_grown_beside_a_trial_are_those_grown_after_it(tried):
     X, y = steps(240)
     one, two = (model("auto", n_jobs=jobs).fit(X, y) for jobs in (1, 2))
-    assert len(two.reader_.forest) == 140
+    assert len(two.reader_.forest) == 105
     np.testing.assert_array_equal(one.predict_interval(X), two.predict_interval(X))
 
 

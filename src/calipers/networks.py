@@ -336,11 +336,10 @@ class MLP(BaseEstimator):
         rate, five times the weight decay and half the epochs.
     trees : int or "auto"
         Number of trees whose prediction is an additional input (for training rows, that of trees
-        which have not seen them), rounded up to a multiple of 70, or with more than 4,000 rows
-        of 7 for each of five to ten folds; 0 for none. "auto" is 700, or fewer with more than 256
-        inputs, in ``fit`` on 100 to 50,000 rows with neither ``epochs`` nor a ``time_budget``, if
-        the trees predict held-out rows better or not much worse than networks in short trials;
-        otherwise 0.
+        which have not seen them), rounded up to a multiple of 35, or of 7 for each fold if there
+        are more than five; 0 for none. "auto" is 700, or fewer with more than 256 inputs, in
+        ``fit`` on 100 to 50,000 rows with neither ``epochs`` nor a ``time_budget``, if the trees
+        predict held-out rows better or not much worse than networks in short trials; otherwise 0.
 
     Examples
     --------

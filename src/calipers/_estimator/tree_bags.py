@@ -1,8 +1,7 @@
 """Bags of trees: which rows each leaves out, and what its trees predict for them.
 
-Training rows are split into parts, and a bag grows on all of them but one part. Few rows are split
-at random into many parts, so that bags know most rows. Of many rows, which trees take long to grow
-on, the parts are those that the folds hold out: a bag that leaves out two of them serves two folds.
+Training rows are split into parts, and a bag grows on all of them but one part. If the folds split
+all rows, the rows that they hold out are the parts, and a bag that leaves out two serves two folds.
 """
 
 from collections.abc import Sequence
@@ -18,10 +17,10 @@ from calipers._estimator.training_rows import TrainingRows
 from calipers.crossfit import Fold
 from calipers.preprocessing import Bag, Forest, TreeRows, smallest_leaf, weights_of_kinds
 
-FEW = 4000  # rows up to which trees cost little
-_SHARED, _PARTS = 5, 10  # fewest folds whose bags serve two, and number of random parts
+_PARTS, _MOST_PARTS = 5, 10  # usual and largest number of parts
 _TORN = 0.1  # fraction of rows that folds may separate from others that belong with them
 _KINDS = 7  # trees of all kinds for each tree of a forest
+FEW = 4000  # rows up to which trees cost little
 
 
 class _Growing(NamedTuple):
@@ -58,7 +57,7 @@ def predictions_by_fold(
     versions = [_tree_rows(data, X) for X in data.inputs[: len(folds)]]
     known = versions if len(versions) > 1 else versions * len(folds)
     held_out, labels = [fold.held_out for fold in folds], known[0].labels
-    shared = _parts_of_folds(data, folds, labels)
+    shared = _parts_of_folds(folds, labels)
     growing = []
     for number, fold in enumerate(folds):
         train = _without(fold.train, data.outliers)
@@ -68,9 +67,11 @@ def predictions_by_fold(
             parts = [rows for i, rows in enumerate(held_out) if i != number]
             train = _without(train, shared[1])
         growing.append(_Growing(known[number], train, parts))
-    # A training row is predicted by a single bag, which therefore has the larger number of trees.
-    forest, boosted = (-(-trees // (_KINDS * number)) for number in (_SHARED, _PARTS))
-    grown = _grow(model, data, growing, forest, forest if shared else boosted)
+    # A training row is predicted by a single bag: where trees cost little, it has larger forests.
+    forest = boosted = -(-trees // (_KINDS * _PARTS))
+    if len(data.used) <= FEW:
+        forest *= 2
+    grown = _grow(model, data, growing, forest, boosted)
     return [own.combined(bags)[0] for own, bags in zip(growing, grown, strict=True)]
 
 
@@ -82,12 +83,12 @@ def predictions_for_new_rows(
     Their number is rounded up to a multiple of seven for each part.
     """
     known = _tree_rows(data, X)
-    shared = _parts_of_folds(data, data.folds, known.labels)
+    shared = _parts_of_folds(data.folds, known.labels)
     if shared is None:
         parts = _random_parts(data.used, known.labels, (data.seed, len(data.folds)))
     else:
-        number = range(min(len(shared[0]), _PARTS))
-        parts = [np.concatenate(shared[0][i::_PARTS]) for i in number]
+        number = range(min(len(shared[0]), _MOST_PARTS))
+        parts = [np.concatenate(shared[0][i::_MOST_PARTS]) for i in number]
     growing = _Growing(known, _without(data.used, data.outliers), parts)
     count = -(-trees // (_KINDS * len(parts)))
     (bags,) = _grow(model, data, [growing], count, count)
@@ -106,14 +107,14 @@ def _without(rows: IntArray, others: IntArray) -> IntArray:
 
 
 def _parts_of_folds(
-    data: TrainingRows, folds: Sequence[Fold], labels: IntArray
+    folds: Sequence[Fold], labels: IntArray
 ) -> tuple[list[IntArray], IntArray] | None:
     """Split the rows as folds do, with rows of a label together, if that is possible.
 
     Also returns the rows of labels that folds tear apart. It is not possible if these are many, or
-    if there are few rows or folds, or folds do not split all rows.
+    if there are few folds or they do not split all rows.
     """
-    if len(folds) < _SHARED or len(data.used) <= FEW:
+    if len(folds) < _PARTS:
         return None
     rows = np.concatenate([fold.held_out for fold in folds])
     every = np.sort(rows)

@@ -1,11 +1,22 @@
 """Tree predictions as an extra input of the networks: whether to add them, and their values.
 
-A new row gets the prediction of trees grown on all rows, a training row of a fold that of bags of
-trees which know other training rows of the fold alone. The former is better, and calibration must
-not take the one for the other. So a held-out row gets the mean of two predictions: by the trees of
-its fold, and by those bags of the trees for new rows that leave it out. A row's own target does not
-reach its input, except through three weights that all rows share, and no target of a held-out row
-reaches the networks of its fold.
+Rows are split into parts, usually those that the folds hold out. A bag of trees grows on all rows
+but one part, or two of them:
+
+==========================  ====================================================================
+row                         its input is the prediction of
+==========================  ====================================================================
+a new row                   all bags that leave out one part
+training row of a fold      the bag that leaves out its own part and the rows that the fold holds
+                            out
+held-out row of a fold      both: the mean of the bags that leave out its part alone, and of those
+                            that leave out another part too
+==========================  ====================================================================
+
+A bag of two parts serves two folds. The prediction for new rows is better than that of a fold, and
+calibration must not take the one for the other: hence the mean for held-out rows. So a row's own
+target does not reach its input, except through three weights that all rows share, and no target of
+a held-out row reaches the networks of its fold.
 """
 
 from collections.abc import Sequence
