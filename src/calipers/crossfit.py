@@ -47,7 +47,13 @@ class Fold(NamedTuple):
 
 
 def make_folds(
-    cv: Any, rows: IntArray, X: Any, y: Any, groups: Any, n_networks: int, seed: int
+    cv: Any,
+    rows: IntArray,
+    X: FloatArray,
+    y: FloatArray,
+    groups: IntArray | None,
+    n_networks: int,
+    seed: int,
 ) -> list[Fold]:
     """Split rows into folds, each for the same number of networks.
 
@@ -114,7 +120,9 @@ def leave_rows_out(folds: Sequence[Fold]) -> bool:
     return min(map(len, each)) < len(np.unique(np.concatenate(each)))
 
 
-def set_aside(rows: IntArray, fraction: float, groups: Any, seed: int) -> tuple[IntArray, IntArray]:
+def set_aside(
+    rows: IntArray, fraction: float, groups: IntArray | None, seed: int
+) -> tuple[IntArray, IntArray]:
     """Split rows into training and validation rows, without splitting groups if there are any."""
     if len(rows) < _FEWEST_TO_STOP:
         return rows, rows[:0]

@@ -220,7 +220,7 @@ class MultiTargetRegressor(RegressorMixin, BaseEstimator):
         bounds = np.stack([m.predict_interval(X, levels) for m in self.models_], axis=1)
         return bounds if np.ndim(requested) else bounds[..., 0]
 
-    def pick(self, frame: "pd.DataFrame") -> "pd.DataFrame":
+    def pick(self, frame: "pd.DataFrame") -> "pd.DataFrame | NDArray[Any]":
         """Select the model's inputs from a pandas frame with other columns, in any order."""
         check_is_fitted(self, "models_")
         return self.models_[0].pick(frame)

@@ -536,7 +536,7 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
         check_is_fitted(self, "ensemble_")
         return self.reader_.outside(self, X)
 
-    def pick(self, frame: "pd.DataFrame") -> "pd.DataFrame":
+    def pick(self, frame: "pd.DataFrame") -> "pd.DataFrame | NDArray[Any]":
         """Select the model's inputs from a pandas frame with other columns, in any order.
 
         Raises

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
-from calipers._checks import FloatArray, warn
+from calipers._checks import FloatArray, IntArray, warn
 from calipers.aggregation import AGGREGATIONS
 from calipers.bank import Bank, Plan, Program, Settings, padded, spawn_seeds
 from calipers.crossfit import Fold, set_aside
@@ -37,12 +37,12 @@ SHORTHANDS: dict[str, dict[str, Any]] = {
 """The classes that each nested parameter can be given as, by name."""
 
 
-def expanded(name: str, value: Any) -> Any:
+def expanded(name: str, value: object) -> Any:
     """Return a nested parameter as an object; a name gives its class with default parameters."""
     return SHORTHANDS[name][value]() if isinstance(value, str) else value
 
 
-def check_parameters(model: Any) -> None:
+def check_parameters(model: "IntervalRegressor") -> None:
     """Raise ValueError if parameters are invalid, alone or in combination."""
     model._validate_params()
     if isinstance(model.cv, str):  # str.split passes for the method of a splitter
@@ -71,7 +71,7 @@ def check_parameters(model: Any) -> None:
         )
 
 
-def _warn_of_unused_aggregation(model: Any) -> None:
+def _warn_of_unused_aggregation(model: "IntervalRegressor") -> None:
     """Warn if networks predict densities, whose mixture is the prediction, and not as requested."""
     head, name = HEADS[objective_of(model).head], model.aggregation
     unused = head.split_normal and AGGREGATIONS[name].gives_distribution
@@ -187,7 +187,7 @@ def make_plans(
     parameters: "IntervalRegressor",
     folds: Sequence[Fold],
     weights: FloatArray | None,
-    groups: Any,
+    groups: IntArray | None,
     seed: int,
     *,
     batch_size: int,

@@ -33,7 +33,7 @@ from calipers._checks import FloatArray, IntArray
 from calipers._estimator.model import Model
 from calipers._estimator.together import Steps, Training
 from calipers._estimator.training_rows import TrainingRows, make_table
-from calipers.bank import Bank, Plan, Program, room_of
+from calipers.bank import Bank, Plan, Program, Settings, room_of
 from calipers.crossfit import Fold, OutOfFold, calibrate
 from calipers.distributions import TargetMap
 from calipers.ensemble import Ensemble
@@ -329,7 +329,7 @@ def measure(predictions: OutOfFold, y: FloatArray, weights: FloatArray | None = 
     return Measures(float(losses[:2].sum() / tail), float(losses[2:].mean()), squared, left)
 
 
-def _shorter(settings: Any, fraction: float) -> Any:
+def _shorter(settings: Settings, fraction: float) -> Settings:
     """Settings for a fraction of the epochs."""
     epochs = max(1, int(np.ceil(fraction * settings.epochs)))
     shorter = settings._replace(epochs=epochs, check_every=max(1, epochs // 200))

@@ -3,10 +3,10 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from sklearn.base import clone
 from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import check_X_y, validate_data
@@ -27,6 +27,11 @@ from calipers.preprocessing import (
     pick_numbers,
 )
 
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from calipers._estimator.model import Model
+
 _FLOATS = [np.float64, np.float32]
 
 
@@ -42,24 +47,26 @@ class Inputs:
     # trees grown with the networks, likewise; at most one of the two is present
     forest: Forest | None = None
 
-    def read(self, estimator: Any, X: Any) -> FloatArray:
+    def read(self, estimator: "Model", X: ArrayLike) -> FloatArray:
         """Inputs as finite numbers; ``estimator`` has the column names and is named in errors."""
         numbers = _as_numbers(estimator, X) if self.encoder is None else self.encoder.transform(X)
         return self._with_points(X, numbers, estimator.n_jobs)
 
-    def _with_points(self, X: Any, numbers: FloatArray, n_jobs: int | None = 1) -> FloatArray:
+    def _with_points(self, X: ArrayLike, numbers: FloatArray, n_jobs: int | None = 1) -> FloatArray:
         if self.forest is not None:
             return np.column_stack([numbers, self.forest.predict(numbers, n_jobs)])
         if self.regressor is None:
             return numbers
         return np.column_stack([numbers, points_of(self.regressor, X, len(numbers))])
 
-    def read_with_targets(self, estimator: Any, X: Any, y: Any) -> tuple[FloatArray, FloatArray]:
+    def read_with_targets(
+        self, estimator: "Model", X: ArrayLike, y: ArrayLike
+    ) -> tuple[FloatArray, FloatArray]:
         """Inputs and targets as finite numbers."""
         found = self.read_rows(estimator, X, y)
         return found.numbers, found.y
 
-    def read_rows(self, estimator: Any, X: Any, y: Any) -> "EncodedRows":
+    def read_rows(self, estimator: "Model", X: ArrayLike, y: ArrayLike) -> "EncodedRows":
         """The same with the values of the columns."""
         y = read_target(y)
         if self.encoder is None:
@@ -69,16 +76,16 @@ class Inputs:
             found = _encoded(estimator, self.encoder, self.encoder.read(X), y)
         return found._replace(numbers=self._with_points(X, found.numbers, estimator.n_jobs))
 
-    def read_and_check(self, estimator: Any, X: Any) -> tuple[FloatArray, BoolArray]:
+    def read_and_check(self, estimator: "Model", X: ArrayLike) -> tuple[FloatArray, BoolArray]:
         """Inputs as finite numbers, and the mask of values not seen in training, by column."""
         numbers, outside = self._checked(estimator, X)
         return self._with_points(X, numbers, estimator.n_jobs), outside
 
-    def outside(self, estimator: Any, X: Any) -> BoolArray:
+    def outside(self, estimator: "Model", X: ArrayLike) -> BoolArray:
         """The mask alone, without predictions of a regressor or of trees."""
         return self._checked(estimator, X)[1]
 
-    def _checked(self, estimator: Any, X: Any) -> tuple[FloatArray, BoolArray]:
+    def _checked(self, estimator: "Model", X: ArrayLike) -> tuple[FloatArray, BoolArray]:
         if self.encoder is not None:
             return self.encoder.transform_and_check(X)
         numbers = _as_numbers(estimator, X)
@@ -100,7 +107,7 @@ class Inputs:
         numbers = np.stack(columns, axis=1)
         if not np.isfinite(numbers).all():
             return None
-        return self._with_points(None, numbers), self._outside(numbers)
+        return self._with_points(numbers, numbers), self._outside(numbers)
 
     @cached_property
     def _range(self) -> tuple[FloatArray, FloatArray]:
@@ -111,14 +118,14 @@ class Inputs:
         low, high = self._range
         return (low > numbers) | (high < numbers)
 
-    def cells(self, estimator: Any, X: Any) -> dict[str, NDArray[Any]]:
+    def cells(self, estimator: "Model", X: ArrayLike) -> dict[str, NDArray[Any]]:
         """The columns that the model uses, as numbers or, for categories, text."""
         if self.encoder is not None:
             return dict(self.encoder.read(X))
         numbers = np.asarray(self.read(estimator, X), dtype=np.float64)
         return {column.name: numbers[:, i] for i, column in enumerate(self.columns)}
 
-    def pick(self, frame: Any, *, named: bool) -> Any:
+    def pick(self, frame: "pd.DataFrame", *, named: bool) -> "pd.DataFrame | NDArray[Any]":
         """The model's inputs in a frame; ``named`` if the model was fitted on named columns."""
         if self.encoder is not None:
             return frame
@@ -164,7 +171,11 @@ class EncodedRows(NamedTuple):
 
 
 def learn_inputs(
-    estimator: Any, X: Any, y: Any, weights: FloatArray | None, use_targets: bool = False
+    estimator: "Model",
+    X: ArrayLike,
+    y: ArrayLike,
+    weights: FloatArray | None,
+    use_targets: bool = False,
 ) -> tuple[Inputs, EncodedRows]:
     """Fit the conversion of inputs, and convert the rows by it.
 
@@ -200,7 +211,7 @@ def learn_inputs(
 
 
 def _encoded(
-    estimator: Any, encoder: TableEncoder, values: Mapping[str, NDArray[Any]], y: Any
+    estimator: "Model", encoder: TableEncoder, values: Mapping[str, NDArray[Any]], y: ArrayLike
 ) -> EncodedRows:
     """The rows with these values of their columns; ``estimator`` is named in errors."""
     options: dict[str, Any] = {"dtype": _FLOATS, "y_numeric": True, "estimator": estimator}
@@ -225,14 +236,16 @@ def _check_order(X: Any, y: Any) -> None:
         )
 
 
-def _encoder_for(preprocessor: Any, X: Any) -> TableEncoder | None:
+def _encoder_for(preprocessor: TableEncoder | str | None, X: ArrayLike) -> TableEncoder | None:
     """Return an unfitted encoder for ``X``, or None if it contains only numbers."""
     if isinstance(preprocessor, str):  # "auto"
         return TableEncoder() if holds_more_than_numbers(X) else None
     return None if preprocessor is None else clone(preprocessor)
 
 
-def _as_numbers(estimator: Any, X: Any, y: Any = "no_validation", *, reset: bool = False) -> Any:
+def _as_numbers(
+    estimator: "Model", X: Any, y: Any = "no_validation", *, reset: bool = False
+) -> Any:
     """Read finite numbers as scikit-learn does; errors also say what to do."""
     if not reset and isinstance(y, str) and (ready := _ready(estimator, X)) is not None:
         return ready
@@ -262,7 +275,7 @@ def _as_numbers(estimator: Any, X: Any, y: Any = "no_validation", *, reset: bool
         raise ValueError(f"{problem}. {_remedy(estimator, framed, reset)}") from None
 
 
-def _ready(estimator: Any, X: Any) -> FloatArray | None:
+def _ready(estimator: "Model", X: Any) -> FloatArray | None:
     """Return new rows if scikit-learn would do so unchanged, or None; its checks take longer."""
     names = getattr(estimator, "feature_names_in_", None)
     if names is not None and type(X).__name__ == "DataFrame" and hasattr(X, "to_numpy"):
@@ -277,7 +290,7 @@ def _ready(estimator: Any, X: Any) -> FloatArray | None:
     return X
 
 
-def _remedy(estimator: Any, framed: bool, fitting: bool) -> str:
+def _remedy(estimator: "Model", framed: bool, fitting: bool) -> str:
     """Advice for inputs that are not numbers."""
     name = type(estimator).__name__
     if not fitting:

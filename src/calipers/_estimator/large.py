@@ -13,7 +13,7 @@ from dataclasses import replace
 from functools import partial, reduce
 from numbers import Integral
 from operator import add
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import joblib
 import numpy as np
@@ -261,7 +261,7 @@ def _calibrated(
 
 
 def _encoded(
-    model: Model, scale: Scale, support: Support, numbers: Any, X: Any, y: Any
+    model: Model, scale: Scale, support: Support, numbers: NDArray[np.uint64], X: Any, y: Any
 ) -> tuple[tuple[Float32Array, Float32Array], BlockSummary]:
     """Encode a block of rows for training, and summarise it; ``numbers`` are its row numbers."""
     try:
@@ -297,14 +297,14 @@ def _record_ranges(model: Model, seen: list[BlockSummary]) -> Support:
     return total.support
 
 
-def _placed(error: ValueError, numbers: Any) -> DataError:
+def _placed(error: ValueError, numbers: NDArray[np.uint64]) -> DataError:
     """Return an error in a block with its position among all rows."""
     if isinstance(error, DataError) and error.row is not None:
         return DataError(error.problem, column=error.column, row=int(numbers[error.row]))
     return DataError(f"in the block of {len(numbers):,} rows from {numbers[0]:,} on: {error}")
 
 
-def _spanning(column: Any, low: float, high: float) -> Column:
+def _spanning(column: Column, low: float, high: float) -> Column:
     """Extend the range of a numeric column to ``low`` and ``high``."""
-    ends = {"low": min(column.low, float(low)), "high": max(column.high, float(high))}
-    return replace(column, **ends)
+    least, most = cast(float, column.low), cast(float, column.high)
+    return replace(column, low=min(least, float(low)), high=max(most, float(high)))

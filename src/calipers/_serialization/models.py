@@ -4,7 +4,7 @@ import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import replace
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from sklearn.base import clone
@@ -20,6 +20,9 @@ from calipers._text import plain
 from calipers.ensemble import Ensemble
 from calipers.preprocessing import MOST_TREES, Column, Forest, check_column
 from calipers.storage import ModelFileError
+
+if TYPE_CHECKING:
+    from calipers.regressor import IntervalRegressor
 
 ABSENT = object()
 """Stands for the regressor when a model is validated without it."""
@@ -44,7 +47,7 @@ def stored_model(
         raise ModelFileError(f"{place}: {error}") from None
 
 
-def model_to_dict(model: Any) -> tuple[dict[str, Any], Arrays]:
+def model_to_dict(model: "IntervalRegressor") -> tuple[dict[str, Any], Arrays]:
     """Return a fitted model as JSON and arrays."""
     ensemble, arrays = ensembles.ensemble_to_dict(model.ensemble_)
     arrays |= _of_trees(model.reader_)
@@ -65,7 +68,9 @@ def model_to_dict(model: Any) -> tuple[dict[str, Any], Arrays]:
     return document, arrays
 
 
-def model_from_dict(model: Any, document: Mapping[str, Any], arrays: Arrays, **code: Any) -> None:
+def model_from_dict(
+    model: "IntervalRegressor", document: Mapping[str, Any], arrays: Arrays, **code: Any
+) -> None:
     """Restore the state that ``model_to_dict`` returned in a newly constructed model."""
     schema.record(
         dict.fromkeys(("estimator", "parameters", "inputs", "ensemble"), schema.anything)
@@ -90,7 +95,7 @@ def model_from_dict(model: Any, document: Mapping[str, Any], arrays: Arrays, **c
         model.preprocessor = clone(reader.encoder)
 
 
-def check_model(model: Any, document: Mapping[str, Any], arrays: Arrays) -> None:
+def check_model(model: "IntervalRegressor", document: Mapping[str, Any], arrays: Arrays) -> None:
     """Validate as ``model_from_dict`` does, as far as possible without the user's code."""
     with suppress(MissingCodeError):
         model_from_dict(model, document, arrays, points=ABSENT)
@@ -115,7 +120,7 @@ def _trees(inputs: Mapping[str, Any], arrays: Arrays, width: int) -> Forest | No
 
 
 def _read_inputs(
-    model: Any, document: Mapping[str, Any], arrays: Arrays, code: Mapping[str, Any]
+    model: "IntervalRegressor", document: Mapping[str, Any], arrays: Arrays, code: Mapping[str, Any]
 ) -> tuple[Inputs, Column]:
     """Set the stored parameters; return the inputs and the target."""
     if document["estimator"] != type(model).__name__:
@@ -173,7 +178,9 @@ def _regressor(inputs: Mapping[str, Any], ensemble: Any, code: Mapping[str, Any]
     return regressor
 
 
-def _check_fit(model: Any, reader: Inputs, ensemble: Ensemble, document: Any) -> None:
+def _check_fit(
+    model: "IntervalRegressor", reader: Inputs, ensemble: Ensemble, document: Any
+) -> None:
     """Refuse parameters, inputs and networks that are inconsistent."""
     fixed = ensemble.head.has_interval and not ensemble.gives_distribution
     if fixed and model.coverage != ensemble.coverage:

@@ -76,11 +76,11 @@ class Bank:
             [result for bank in banks for result in bank.examined],
         )
 
-    def weights_of(self, number: Any) -> list[FloatArray]:
+    def weights_of(self, number: int | slice | IntArray) -> list[FloatArray]:
         """Weights of a network, to train it further, or of several."""
         return [leaf[number] for leaf in self.weights]
 
-    def scaling_of(self, number: Any) -> Scaling:
+    def scaling_of(self, number: int | slice | IntArray) -> Scaling:
         """Scaling of a network, or of several."""
         return Scaling(*(part[number] for part in self.scaling))
 

@@ -52,7 +52,7 @@ class _Slot:
     """A program, or None until it is compiled."""
 
     program: Callable[..., Any] | None = None
-    lock: Any = field(default_factory=threading.Lock)
+    lock: threading.Lock = field(default_factory=threading.Lock)
 
 
 _compiled: OrderedDict[Any, _Slot] = OrderedDict()

@@ -249,7 +249,7 @@ class _OccupiedLanes:
                 array[lane] = value
         return initial
 
-    def compile(self, device: Any) -> None:
+    def compile(self, device: jax.Device | None) -> None:
         """Compile the program that ``advance`` runs, before the clock starts."""
         with nullcontext() if device is None else jax.default_device(device):
             self._compiled((self.state, self.lanes, self.feed(0), np.int32(1)))

@@ -12,8 +12,8 @@ import tempfile
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
-from typing import Any, BinaryIO, Self
+from dataclasses import dataclass, field
+from typing import BinaryIO, Self
 
 import jax
 import numpy as np
@@ -36,7 +36,7 @@ class Shards(Table):
     Every shard is followed by the same validation rows.
     """
 
-    scratch: Any = None  # the ShardWriter that wrote the shards
+    scratch: "ShardWriter" = field(kw_only=True)  # it wrote the shards
     streams = True
 
     @property
@@ -145,5 +145,5 @@ class ShardWriter:
             units,
             rows,
             limits,
-            self,
+            scratch=self,
         )

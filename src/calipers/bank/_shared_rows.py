@@ -125,7 +125,7 @@ class Table:
         weights = np.ones(len(rows)) if weights is None else weights.astype(np.float64)
         blocks = [slice(i, i + _BLOCK) for i in range(0, len(rows), _BLOCK)]
 
-        def mean(center: Any, power: int) -> Any:
+        def mean(center: FloatArray, power: int) -> FloatArray:
             total = np.zeros(self.inputs.shape[1])
             for block in blocks:
                 values = self.inputs[rows[block]]

@@ -58,12 +58,12 @@ class Subgroups:
         return cls(columns[:1], np.empty((0, 1)), _edges(X[:, columns[0]], bins))
 
     @classmethod
-    def of_width(cls, dist: Any, bins: int) -> Self:
+    def of_width(cls, dist: SplitNormalMixture | CalibratedMixture, bins: int) -> Self:
         """Subgroups by the width of predictions, with equal numbers of rows."""
         no_columns = np.empty(0, np.intp)
         return cls(no_columns, np.empty((0, 0)), _edges(log_width(dist), bins))
 
-    def of_rows(self, dist: Any, X: FloatArray) -> IntArray:
+    def of_rows(self, dist: SplitNormalMixture | CalibratedMixture, X: FloatArray) -> IntArray:
         """Subgroup number of each row, -1 for rows of an unseen subgroup."""
         if self.label is not None:
             return np.asarray(self.label(X), np.intp)
@@ -137,7 +137,7 @@ class CalibrationBy(Calibrator):
         """
         weights, code = rows.weights, subgroups.of_rows(rows.dist, rows.X)
 
-        def learn(part: Any) -> Calibration:
+        def learn(part: slice | IntArray) -> Calibration:
             weight = None if weights is None else weights[part]
             units = rows.units[part]
             return Calibration.from_scores(rows.scores[part], weight, strict=True, units=units)

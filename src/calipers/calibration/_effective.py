@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -10,6 +10,12 @@ from numpy.typing import ArrayLike, NDArray
 from calipers import _checks as checks
 from calipers._checks import FloatArray
 from calipers._text import listed
+
+if TYPE_CHECKING:
+    from types import SimpleNamespace
+
+    from calipers.calibration._level_map import LevelMap
+    from calipers.calibration._protocol import Calibrator
 
 # 1 - 0.9 is a little less than 0.1: levels this close to a limit count as being on it.
 ROUNDING = 1e-9
@@ -96,7 +102,7 @@ def _variances(values: FloatArray, code: NDArray[np.intp], size: FloatArray) -> 
     return np.array([max(explained / (units - 1) - within, 0.0) / rows, within])
 
 
-def effective_note(calibration: Any) -> str:
+def effective_note(calibration: "Calibrator | LevelMap | SimpleNamespace") -> str:
     """Effective sample size of a calibration in words; empty if it is the number of rows."""
     number = getattr(calibration, "n_effective", calibration.n_rows)
     if number >= calibration.n_rows - 0.5:
@@ -104,7 +110,7 @@ def effective_note(calibration: Any) -> str:
     return f" (effective sample size {number:.4g})"
 
 
-def infinite_reason(coverages: Sequence[float], calibration: Any) -> str:
+def infinite_reason(coverages: Sequence[float], calibration: "Calibrator | SimpleNamespace") -> str:
     """Why intervals of these coverages are infinite, and which would be finite, in words."""
     which = listed(f"{100 * coverage:.4g}%" for coverage in coverages)
     needed = listed(f"{rows_needed(coverage):,}" for coverage in coverages)

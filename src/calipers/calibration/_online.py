@@ -5,7 +5,7 @@ from copy import deepcopy
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from operator import index
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, SupportsIndex
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -239,7 +239,7 @@ def _end_scores(
     return np.where(finite, np.clip(scores, -_MAX_SCORE, _MAX_SCORE), cells).T
 
 
-def _whole(delay: Any) -> int:
+def _whole(delay: SupportsIndex) -> int:
     """``delay`` as an integer; raise ValueError if it is not a number of rows."""
     try:
         rows = index(delay)

@@ -30,7 +30,7 @@ from calipers.calibration._level_map import Pieces
 from calipers.calibration._pool import UnseenPools, out_of_fold
 from calipers.calibration._protocol import CalibrationRows, Calibrator
 from calipers.calibration._score_map import Calibration
-from calipers.distributions import SplitNormalMixture
+from calipers.distributions import Distribution, SplitNormalMixture
 from calipers.metrics import interval_score
 
 # Minimum rows per bin, maximum and minimum number of bins: with fewer than 500 rows the correction
@@ -52,7 +52,7 @@ FOLDS = 10
 DECIMALS = 6
 
 
-def log_width(dist: Any) -> FloatArray:
+def log_width(dist: Distribution) -> FloatArray:
     """Logarithm of the standard deviation of the members' mixture, of shape (n,)."""
     variance = dist.aleatoric_var + dist.epistemic_var
     return np.asarray(0.5 * np.log(np.maximum(variance, np.finfo(float).tiny)))

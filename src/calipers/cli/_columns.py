@@ -5,7 +5,7 @@ import warnings
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -16,6 +16,10 @@ from calipers._text import column_values
 from calipers.cli._options import say_left_out
 from calipers.cli._printing import note, print_rows
 from calipers.preprocessing import DataError
+
+if TYPE_CHECKING:
+    from calipers._checks import IntArray
+    from calipers.tables import RowSource
 
 _MOST_SHOWN = 60  # columns, one line each
 _CATEGORIES = 4  # named
@@ -64,7 +68,9 @@ def without_repeats(*, evaluated: bool) -> Iterator[None]:
         yield
 
 
-def note_leaks(columns: list[dict[str, Any]], inputs: Any, values: Any) -> None:
+def note_leaks(
+    columns: list[dict[str, Any]], inputs: pd.DataFrame, values: "pd.Series[Any] | pd.DataFrame"
+) -> None:
     """Add a note to each of ``columns`` that ranks the rows like a target, and so may leak it."""
     rows = np.arange(len(inputs))[:: max(1, len(inputs) // _LEAK_ROWS)]
     targets = pd.DataFrame(values).iloc[rows].set_axis(rows, axis=0).rank()
@@ -82,7 +88,12 @@ def note_leaks(columns: list[dict[str, Any]], inputs: Any, values: Any) -> None:
                 column["note"] = "; ".join(filter(None, [column["note"], leak]))
 
 
-def note_outliers(model: Any, table: Any, values: Any, rows: Any) -> None:
+def note_outliers(
+    model: Any,
+    table: "RowSource",
+    values: "pd.Series[Any] | pd.DataFrame",
+    rows: "IntArray",
+) -> None:
     """Name outlying targets that the networks did not learn from, by their places in the files."""
     targets = pd.DataFrame(values)
     for name, single in zip(targets, getattr(model, "models_", [model]), strict=True):

@@ -12,7 +12,7 @@ from calipers.cli import _options as common
 from calipers.cli._help import with_options
 from calipers.cli._printing import finite, for_terminal, print_json, say_support
 from calipers.cli._settings_file import Bounds, make_model
-from calipers.tables import find_files
+from calipers.tables import RowSource, TextFormat, find_files
 
 LARGE = 2**29  # bytes of all files from which they are read in blocks by default
 REFIT_ROWS = 20_000  # up to which a second fit, on all rows, is worth its time by default
@@ -87,7 +87,7 @@ class FitOptions(NamedTuple):
     as_json: common.AsJSON = False
 
     @property
-    def form(self) -> Any:
+    def form(self) -> "TextFormat":
         """The format of text files."""
         return common.make_form(self.delimiter, self.encoding)
 
@@ -110,7 +110,9 @@ class FitOptions(NamedTuple):
         if not os.access(parent, os.W_OK):
             raise ModelFileError(f"{out} cannot be created: {parent} is not writable")
 
-    def check_learnable(self, table: Any, rows: int, ends: dict[str, tuple[float, float]]) -> None:
+    def check_learnable(
+        self, table: "RowSource", rows: int, ends: dict[str, tuple[float, float]]
+    ) -> None:
         """Refuse too few rows for an evaluation, and targets whose two ends are the same."""
         from calipers.preprocessing import DataError
 
@@ -127,7 +129,12 @@ class FitOptions(NamedTuple):
                 raise table.placed(DataError(problem, column=name))
 
     def about(
-        self, files: list[str], rows: int, target: str, kind: str | None, evaluation: Any
+        self,
+        files: list[str],
+        rows: int,
+        target: str,
+        kind: str | None,
+        evaluation: dict[str, Any] | None,
     ) -> dict[str, Any]:
         """Return what is stored with a model about its evaluation and its table."""
         source = {"files": files, "rows": rows, "target": target, "target_kind": kind}

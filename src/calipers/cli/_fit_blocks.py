@@ -86,7 +86,7 @@ class _TargetBlocks:
     options: FitOptions
 
     @property
-    def whole(self) -> Any:
+    def whole(self) -> RowSource:
         """An empty source with the names of the files, for error messages."""
         return RowSource(None, tuple((name, 0) for name in self.files))
 

@@ -15,8 +15,9 @@ from calipers.cli._options import cluster_at
 from calipers.cli._printing import note
 from calipers.more_rows import worth_of_more_rows
 from calipers.multitarget import MultiTargetRegressor
-from calipers.preprocessing import DataError, describe_numbers, how_written
+from calipers.preprocessing import DataError, TableEncoder, describe_numbers, how_written
 from calipers.regressor import IntervalRegressor
+from calipers.tables import RowSource
 
 
 def fit_in_memory(
@@ -60,7 +61,10 @@ def fit_in_memory(
 
 
 def _inputs_and_holdout(
-    table: Any, values: Any, kinds: dict[str, str], options: FitOptions
+    table: RowSource,
+    values: "pd.Series[Any] | pd.DataFrame",
+    kinds: dict[str, str],
+    options: FitOptions,
 ) -> tuple[Any, HoldOut]:
     """Return the inputs of a table, and how to hold rows out; refuse what cannot be learnt."""
     inputs, labels = reading.inputs_and_groups(
@@ -76,7 +80,7 @@ def _inputs_and_holdout(
     return inputs, HoldOut(options.test_fraction, labels, times, name)
 
 
-def _check_bounds(bounds: Any, values: Any, table: Any) -> None:
+def _check_bounds(bounds: Any, values: "pd.Series[Any] | pd.DataFrame", table: RowSource) -> None:
     """Refuse targets outside ``bounds``, naming the first by its place in the file."""
     if bounds is None or isinstance(bounds, str):
         return
@@ -88,7 +92,13 @@ def _check_bounds(bounds: Any, values: Any, table: Any) -> None:
             raise table.placed(DataError(problem, column=str(name), row=int(row)))
 
 
-def _train(model: Any, X: Any, y: Any, holdout: HoldOut, refit: bool) -> tuple[Any, Any, Any]:
+def _train(
+    model: Any,
+    X: pd.DataFrame,
+    y: Any,
+    holdout: HoldOut,
+    refit: bool,
+) -> tuple[Any, Any, Any]:
     """Return the model to save, the rows it was fitted on, and its measures on the others."""
     everything, labels = np.arange(len(y)), holdout.labels
     if holdout.fraction == 0:
@@ -112,7 +122,10 @@ def _train(model: Any, X: Any, y: Any, holdout: HoldOut, refit: bool) -> tuple[A
 
 
 def _describe(
-    encoder: Any, values: Any, files: list[str], labelled: reading.Labelled
+    encoder: TableEncoder,
+    values: "pd.Series[Any] | pd.DataFrame",
+    files: list[str],
+    labelled: reading.Labelled,
 ) -> dict[str, Any]:
     table = pd.DataFrame(values)
     targets = [c.to_document() for c in describe_numbers(table.to_numpy(), list(map(str, table)))]

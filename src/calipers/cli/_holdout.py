@@ -4,11 +4,15 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
 from pandas.util import hash_pandas_object
 from sklearn.model_selection import GroupShuffleSplit, ShuffleSplit
 
+from calipers._checks import FloatArray, IntArray
 from calipers.cli._measures import is_measured
 from calipers.preprocessing import DataError, TableEncoder, learn_number
+from calipers.tables import RowSource
 
 # Held-out rows that may equal a training row, by chance, without a warning: fraction and number.
 _FEW_COPIES = 0.01
@@ -19,8 +23,10 @@ class HoldOut(NamedTuple):
     """How the test rows are held out."""
 
     fraction: float  # of the rows; 0 for none
-    labels: Any = None  # of groups that are not split
-    times: Any = None  # times of the rows: the latest are held out, instead of random ones
+    labels: NDArray[np.object_] | None = None  # of groups that are not split
+    times: FloatArray | None = (
+        None  # times of the rows: the latest are held out, instead of random ones
+    )
     time_column: str | None = None  # the column of these times
 
     def split(self, rows: int, seed: int) -> tuple[Any, Any]:
@@ -43,7 +49,7 @@ class HoldOut(NamedTuple):
         return np.flatnonzero(~held_out), np.flatnonzero(held_out)
 
 
-def time_order(table: Any, name: str, kinds: dict[str, str]) -> Any:
+def time_order(table: RowSource, name: str, kinds: dict[str, str]) -> FloatArray:
     """Return the time of each row as a number, from the column ``name``."""
     frame = table.frame
     table.require(name)
@@ -64,7 +70,7 @@ def time_order(table: Any, name: str, kinds: dict[str, str]) -> Any:
     return times
 
 
-def copies(X: Any, y: Any, train: Any, test: Any) -> int:
+def copies(X: pd.DataFrame, y: "pd.Series[Any]", train: IntArray, test: IntArray) -> int:
     """Return the number of held-out rows whose inputs and target equal those of a training row."""
     hashes = hash_pandas_object(X.assign(**{"": np.asarray(y)}), index=False).to_numpy()
     return int(np.isin(hashes[test], hashes[train]).sum())

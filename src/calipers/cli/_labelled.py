@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 import typer
+from numpy.typing import NDArray
 
 from calipers import load
 from calipers._progress import progress
@@ -21,8 +22,9 @@ from calipers.preprocessing import (
     learn_number,
     may_be_in_thousands,
 )
+from calipers.regressor import IntervalRegressor
 from calipers.storage import read_model
-from calipers.tables import TableError, find_files, read_table
+from calipers.tables import RowSource, TableError, TextFormat, find_files, read_table
 
 
 @contextmanager
@@ -38,7 +40,7 @@ def total_size(files: Sequence[str]) -> int:
     return sum(Path(name).stat().st_size for name in files if Path(name).is_file())
 
 
-def read_files(data: Sequence[str], form: Any) -> tuple[list[str], Any]:
+def read_files(data: Sequence[str], form: TextFormat) -> tuple[list[str], Any]:
     """Return the files that match names and patterns, and their rows as one table."""
     files = find_files(data)
     with reading(files) as report:
@@ -48,14 +50,14 @@ def read_files(data: Sequence[str], form: Any) -> tuple[list[str], Any]:
 class Labelled(NamedTuple):
     """Rows with a target, and the targets."""
 
-    table: Any
+    table: RowSource
     values: Any
     left_out: int  # rows without a target
     kinds: dict[str, str]  # number format of each target, such as ``number 1,234.5``
 
 
 def take_targets(
-    table: Any,
+    table: RowSource,
     names: Sequence[str],
     kinds: dict[str, Any],
     missing: OnMissing = OnMissing.drop,
@@ -105,7 +107,7 @@ def _numbers(frame: "pd.DataFrame", name: str, kind: str | None) -> tuple[Any, s
 
 
 @contextmanager
-def refusing(table: Any) -> Iterator[None]:
+def refusing(table: RowSource) -> Iterator[None]:
     """Add the place in the files to errors in the data; other value errors become usage errors."""
     try:
         with table.placing():
@@ -117,7 +119,7 @@ def refusing(table: Any) -> Iterator[None]:
 
 
 def inputs_and_groups(
-    table: Any, targets: Sequence[str], groups: str | None, ignored: Sequence[str] | None
+    table: RowSource, targets: Sequence[str], groups: str | None, ignored: Sequence[str] | None
 ) -> tuple[Any, Any]:
     """Return all other columns of a table, the inputs, as a frame; and group labels or None."""
     others = [*(ignored or []), *([groups] if groups else [])]
@@ -130,7 +132,7 @@ def inputs_and_groups(
     return inputs, None if groups is None else groups_in(table, groups)
 
 
-def groups_in(table: Any, column: str) -> Any:
+def groups_in(table: RowSource, column: str) -> NDArray[np.object_]:
     """Return the group labels in ``column``, none of which may be missing."""
     labels = as_text(table.frame[column]).to_numpy(zero_copy_only=False)
     missing = [row for row, label in enumerate(labels) if label is None]
@@ -150,7 +152,7 @@ def _columns(frame: "pd.DataFrame") -> str:
     return f"; the columns are {shown}"
 
 
-def load_any(folder: str, n_jobs: int) -> Any:
+def load_any(folder: str, n_jobs: int) -> IntervalRegressor | MultiTargetRegressor:
     """Load a model of one or several targets, to predict with ``n_jobs`` threads."""
     if "targets" not in read_model(folder)[0]:
         return load(folder).set_params(n_jobs=n_jobs)

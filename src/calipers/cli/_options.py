@@ -89,7 +89,7 @@ Jobs = Annotated[
 ]
 
 
-def make_form(delimiter: str | None, encoding: str) -> Any:
+def make_form(delimiter: str | None, encoding: str) -> TextFormat:
     """Return the format of text files from the options."""
     char = "\t" if delimiter in ("tab", "\\t") else delimiter
     if char is not None and (len(char) != 1 or not char.isascii() or char in '"\r\n'):
@@ -191,7 +191,7 @@ class RowOptions(NamedTuple):
     as_json: AsJSON = False
 
     @property
-    def form(self) -> Any:
+    def form(self) -> TextFormat:
         """The format of text files."""
         return make_form(self.delimiter, self.encoding)
 

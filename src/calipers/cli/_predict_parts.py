@@ -12,7 +12,7 @@ import secrets
 from collections import Counter
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -24,6 +24,10 @@ from calipers._progress import progress
 from calipers.cli._options import cluster_at
 from calipers.cli._scoring import RowScorer
 from calipers.tables import Part, find_parts, read_part
+
+if TYPE_CHECKING:
+    from calipers.cluster import Cluster
+    from calipers.regressor import IntervalRegressor
 
 PLAN, DONE = "_calipers.json", "_SUCCESS"
 """Files in a folder of parts: the plan, and the mark that it is complete. Readers of Parquet
@@ -59,7 +63,11 @@ def score_parts(
 
 
 def _score_all(
-    cluster: Any, model: Any, parts: list[Part], folder: Path, query: dict[str, Any]
+    cluster: "Cluster",
+    model: "IntervalRegressor",
+    parts: list[Part],
+    folder: Path,
+    query: dict[str, Any],
 ) -> dict[str, Any]:
     """Score all missing parts; return the totals."""
     import distributed  # not at the top: ``cluster_at`` says how to install it

@@ -1,17 +1,21 @@
 """The columns that ``calipers predict`` writes for each block of rows, here or on a cluster."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import pyarrow as pa
 
 from calipers._text import did_you_mean
 from calipers.cli._printing import meaningful
-from calipers.prediction import Query
+from calipers.prediction import Prediction, Query
 from calipers.preprocessing import DataError, read_number
+from calipers.tables import RowSource
+
+if TYPE_CHECKING:
+    from calipers.regressor import IntervalRegressor
 
 
 @dataclass(eq=False)
@@ -36,7 +40,7 @@ class RowScorer:
                 table = self._score(block)
             yield table
 
-    def _score(self, block: Any) -> Any:
+    def _score(self, block: RowSource) -> pa.Table:
         predictions, outside = self._predict(self.model.pick(block.frame))
         columns = {name: pa.array(values) for name, values in predictions.items()}
         names = [column.name for column in self.model.inputs_]
@@ -62,15 +66,15 @@ class RowScorer:
             columns |= {f"{target}_{name}": values for name, values in written.items()}
         return columns, outside
 
-    def _written(self, prediction: Any, model: Any) -> dict[str, Any]:
+    def _written(self, prediction: Prediction, model: "IntervalRegressor") -> dict[str, Any]:
         """Return the columns of a prediction, in text files without meaningless digits."""
         columns: dict[str, Any] = prediction.columns()
         if not self.as_text:
             return columns
-        spread = model.target_.high - model.target_.low
+        spread = cast(float, model.target_.high) - cast(float, model.target_.low)
         return {name: meaningful(values, spread) for name, values in columns.items()}
 
-    def _kept(self, block: Any, predictions: Any) -> dict[str, Any]:
+    def _kept(self, block: RowSource, predictions: Mapping[str, pa.Array]) -> dict[str, Any]:
         """Return the columns of the input that go into the output."""
         if self.keep is None:
             return {}

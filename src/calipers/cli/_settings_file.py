@@ -2,9 +2,12 @@
 
 import tomllib
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+if TYPE_CHECKING:
+    from calipers.regressor import IntervalRegressor
 
 Bounds = Annotated[
     str | None,
@@ -15,7 +18,7 @@ Bounds = Annotated[
 ]
 
 
-def make_model(config: Path | None, options: dict[str, Any]) -> Any:
+def make_model(config: Path | None, options: dict[str, Any]) -> "IntervalRegressor":
     """Return an estimator with the parameters of a file, overridden by those of ``options``."""
     from calipers import IntervalRegressor
     from calipers.heads import HEADS

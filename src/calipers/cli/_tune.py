@@ -13,7 +13,12 @@ from calipers.cli._report import check_place
 from calipers.cli._settings_file import Bounds, parse_bounds
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from calipers._checks import FloatArray
     from calipers.regressor import IntervalRegressor
+    from calipers.search import SearchResult
 
 
 class TuneOptions(NamedTuple):
@@ -102,7 +107,7 @@ def tune_command(options: TuneOptions) -> None:
     typer.echo(f"  calipers fit {' '.join(data)} --target {target} --config {out} --out model")
 
 
-def _splits(count: int, labels: Any, seed: int) -> dict[str, Any]:
+def _splits(count: int, labels: "NDArray[np.object_] | None", seed: int) -> dict[str, Any]:
     """Return splits for candidates, and new ones for finalists, that split no group."""
     if labels is None:
         return {"splits": count, "final_splits": count}
@@ -119,7 +124,7 @@ def _splits(count: int, labels: Any, seed: int) -> dict[str, Any]:
     return {"splits": split(seed), "final_splits": split(seed + 1)}
 
 
-def _checked_bounds(text: str, y: Any) -> Any:
+def _checked_bounds(text: str, y: "FloatArray") -> Any:
     """Parse the text of ``--bounds``; refuse bounds that a target violates."""
     from calipers.distributions import learn_support
     from calipers.training import check_bounds
@@ -134,7 +139,12 @@ def _checked_bounds(text: str, y: Any) -> Any:
 
 
 def _search(
-    model: "IntervalRegressor", X: Any, y: Any, labels: Any, store: Path, options: TuneOptions
+    model: "IntervalRegressor",
+    X: "FloatArray",
+    y: "FloatArray",
+    labels: "NDArray[np.object_] | None",
+    store: Path,
+    options: TuneOptions,
 ) -> tuple[Any, Any]:
     """Return the result of the search, and that of the defaults on the same splits."""
     from calipers.search import DEFAULT_SPACE, PAPER_SPACE, search
@@ -165,7 +175,9 @@ def _search(
     return result, search(model, X, y, only_default, n_candidates=1, finalists=1, **shared)
 
 
-def _select(result: Any, default: Any, paper: bool) -> tuple[dict[str, Any], float]:
+def _select(
+    result: "SearchResult", default: "SearchResult", paper: bool
+) -> tuple[dict[str, Any], float]:
     """Return the settings to write, and the fraction by which they improve on the defaults."""
     gain = max(0.0, 1 - result.score(result.best) / default.score(default.best))
     best = result.best if gain else default.best
@@ -175,7 +187,7 @@ def _select(result: Any, default: Any, paper: bool) -> tuple[dict[str, Any], flo
     return settings, gain
 
 
-def _heading(data: list[str], target: str, result: Any, gain: float) -> str:
+def _heading(data: list[str], target: str, result: "SearchResult", gain: float) -> str:
     files = ", ".join(map(repr, data))
     summary = f"{len(result.candidates)} candidates for {target!r} of {files}"
     outcome = f"the best scores {gain:.1%} better" if gain else "none scores better"
@@ -194,7 +206,7 @@ def _toml(settings: dict[str, Any], heading: str) -> str:
     return heading + "".join(f"{name} = {json.dumps(v)}\n" for name, v in settings.items())
 
 
-def _show(result: Any, default: Any, gain: float) -> None:
+def _show(result: "SearchResult", default: "SearchResult", gain: float) -> None:
     """Print the finalists and the defaults as a table."""
     tried = {n: {str(c.params.get(n)) for c in result.candidates} for n in result.best.params}
     names = sorted(name for name, values in tried.items() if len(values) > 1)

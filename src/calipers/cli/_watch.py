@@ -3,7 +3,7 @@
 import hashlib
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
@@ -13,8 +13,12 @@ from calipers.cli._help import with_options
 from calipers.cli._printing import meaningful, print_json
 
 if TYPE_CHECKING:
-    from calipers._checks import FloatArray
+    import pandas as pd
+
+    from calipers._checks import FloatArray, IntArray
     from calipers.calibration import Learned
+    from calipers.regressor import IntervalRegressor
+    from calipers.tables import TextFormat
 
 _WINDOW = 200  # rows of the recent coverage
 
@@ -76,7 +80,7 @@ def watch_command(
         typer.echo(f"no new rows: the model has learnt from all {log.state['rows']:,}")
 
 
-def _read(data: list[str], form: Any) -> tuple[list[str], Any]:
+def _read(data: list[str], form: "TextFormat") -> tuple[list[str], Any]:
     """Return the files and their rows, without a last one that is still being written."""
     import numpy as np
 
@@ -94,7 +98,7 @@ def _read(data: list[str], form: Any) -> tuple[list[str], Any]:
 class _RowDigests:
     """Digests of rows, to check that a file still has the rows that the model learnt from."""
 
-    def __init__(self, frame: Any, values: Any, names: list[str]) -> None:
+    def __init__(self, frame: "pd.DataFrame", values: "FloatArray", names: list[str]) -> None:
         self.columns = [frame[name] for name in sorted(names) if name in frame]
         self.values = values
 
@@ -111,7 +115,12 @@ class _Log:
     """
 
     def __init__(
-        self, model: Any, folder: str, files: list[str], out: str | None, coverage: float
+        self,
+        model: "IntervalRegressor",
+        folder: str,
+        files: list[str],
+        out: str | None,
+        coverage: float,
     ) -> None:
         self.model, self.folder, self.out, self.added = model, folder, out, 0
         state = _state_of(model.about_.get("watched"), files)
@@ -139,7 +148,7 @@ class _Log:
                     )
                 file.truncate(state["bytes"])
 
-    def start(self, numbers: Any, digests: _RowDigests) -> int:
+    def start(self, numbers: "IntArray", digests: _RowDigests) -> int:
         """Return the index of the first new row, given the numbers of all rows in the files."""
         import numpy as np
 
@@ -182,7 +191,8 @@ class _Log:
 
         from calipers.prediction import interval_names, quantile_names
 
-        spread = self.model.target_.high - self.model.target_.low
+        target = self.model.target_
+        spread = cast(float, target.high) - cast(float, target.low)
         names = [*quantile_names([0.5]), *interval_names([self.state["coverage"]])]
         predicted = np.column_stack([updated.quantiles(0.5)[:, 0], bounds])
         table = pd.DataFrame(meaningful(predicted, spread), columns=names)

@@ -214,7 +214,7 @@ class DerivedDistribution(Distribution):
     _inner_field: ClassVar[str] = "latent"
 
     @property
-    def _inner(self) -> Any:
+    def _inner(self) -> Distribution:
         return getattr(self, self._inner_field)
 
     @property
@@ -241,7 +241,7 @@ class DerivedDistribution(Distribution):
 class MappedDistribution(DerivedDistribution):
     """Distributions of increasing functions of values that have the distributions `latent`."""
 
-    latent: Any
+    latent: Distribution
 
     @abstractmethod
     def _to_latent(self, value: FloatArray) -> FloatArray:

@@ -247,7 +247,13 @@ def _sum(values: NDArray[Any]) -> FloatArray:
     return total.astype(np.float64)
 
 
-def upper_mass(t: Any, gauss: Any, out: Any, u: Any, scale: Any) -> Any:
+def upper_mass(
+    t: NDArray[np.float32],
+    gauss: NDArray[np.float32],
+    out: NDArray[np.float32],
+    u: NDArray[np.float32],
+    scale: NDArray[np.float32],
+) -> NDArray[np.float32]:
     """Complementary error function of `t` >= 0, given exp(-t^2), to a relative few 1e-7.
 
     The result is written to `out`; the last two arrays are buffers.

@@ -10,7 +10,7 @@ from scipy.special import ndtr
 
 from calipers import _checks as checks
 from calipers._blocks import sum_members
-from calipers._checks import FloatArray
+from calipers._checks import BoolArray, FloatArray
 from calipers.distributions._distribution import Distribution, MappedDistribution
 from calipers.distributions._support import Support
 
@@ -180,31 +180,31 @@ class ObservedDistribution(MappedDistribution):
         return np.concatenate([self.ppf(levels), inside]), True
 
 
-def mean_density(dist: Any, places: int) -> FloatArray:
+def mean_density(dist: Distribution, places: int) -> FloatArray:
     """Centres of cells and the mean density in each, (rows, 2, places), without the extreme tails.
 
     Densities are means over cells, from differences of the distribution function, so that the jumps
     that calibration causes in a density are neither missed nor magnified by the position of a
     centre. Values that ``atoms`` lists are excluded.
     """
-    observed = isinstance(dist, ObservedDistribution)
-    if observed and dist.support.step:
-        smooth = ObservedDistribution(dist.latent, replace(dist.support, step=0.0))
+    observed = dist if isinstance(dist, ObservedDistribution) else None
+    if observed is not None and observed.support.step:
+        smooth = ObservedDistribution(observed.latent, replace(observed.support, step=0.0))
         density = mean_density(smooth, places)
-        density[:, 1] = np.where(_few_atoms(dist)[:, None], 0.0, density[:, 1])
+        density[:, 1] = np.where(_few_atoms(observed)[:, None], 0.0, density[:, 1])
         return density
     low, high = dist.ppf(np.array([[_DRAWN_TAIL], [1 - _DRAWN_TAIL]]))
     margin = 0.05 * (high - low)
     low, high = low - margin, high + margin
-    if observed:
-        low, high = np.clip(low, *dist.support.ends), np.clip(high, *dist.support.ends)
+    if observed is not None:
+        low, high = (np.clip(end, *observed.support.ends) for end in (low, high))
     edges = np.linspace(low, high, places + 1)
     width = np.diff(edges, axis=0)
     at = dist.cdf(edges)
-    mass = (dist.cdf_below(edges[1:]) if observed else at[1:]) - at[:-1]
+    mass = (at[1:] if observed is None else observed.cdf_below(edges[1:])) - at[:-1]
     with np.errstate(divide="ignore", invalid="ignore"):  # a point mass has no width
         height = mass / width
-    if observed:
+    if observed is not None:
         height = np.where(width > 0, np.maximum(height, 0.0), 0.0)
     return np.stack([(edges[:-1] + 0.5 * width).T, height.T], axis=1)
 
@@ -227,7 +227,7 @@ def atoms(dist: ObservedDistribution) -> FloatArray:
     return np.stack([np.where(shown, part, np.nan).T for part in (values, mass)], axis=1)
 
 
-def _few_atoms(dist: ObservedDistribution) -> Any:
+def _few_atoms(dist: ObservedDistribution) -> BoolArray:
     """Whether each row has few enough values to be listed."""
     low, high = dist.ppf(np.array([[_DRAWN_TAIL], [1 - _DRAWN_TAIL]]))
     return (high - low) / dist.support.step < MAX_ATOMS - 0.5

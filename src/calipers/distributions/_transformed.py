@@ -24,6 +24,7 @@ from calipers._checks import FloatArray
 from calipers.distributions._distribution import MappedDistribution
 from calipers.distributions._mixture import SplitNormalMixture
 from calipers.distributions._quantile_sums import SUM_LEVELS, summed_crps, summed_moments
+from calipers.distributions._split_normal import SplitNormal
 
 TARGET_MAPS = ("log", "asinh")
 """Transformations of the target."""
@@ -127,7 +128,7 @@ class TargetMap:
         """`back` of values clipped to `low` and `high`, with finite squares."""
         return np.clip(self.back(np.clip(z, self.low, self.high)), -_LARGEST, _LARGEST)
 
-    def moments(self, latent: Any) -> tuple[FloatArray, FloatArray]:
+    def moments(self, latent: SplitNormal | SplitNormalMixture) -> tuple[FloatArray, FloatArray]:
         """First two moments, in the target's unit, of split normals or their mixture."""
         if isinstance(latent, SplitNormalMixture):
             weights = latent.weights
@@ -146,7 +147,7 @@ class TargetMap:
                 second += mass * value**2
         return first, second
 
-    def mean(self, latent: Any) -> FloatArray:
+    def mean(self, latent: SplitNormal | SplitNormalMixture) -> FloatArray:
         """Expectation, in the target's unit, of split normals or their mixture."""
         return self.moments(latent)[0]
 

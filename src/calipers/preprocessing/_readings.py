@@ -2,7 +2,7 @@
 
 import re
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -12,7 +12,7 @@ from calipers._checks import FloatArray
 from calipers.preprocessing._text_columns import HOW, all_match, any_match, as_floats
 
 if TYPE_CHECKING:
-    import pandas as pd
+    pass
 
 _SPACE = r"[\s\x{A0}\x{202F}\x{2009}]"
 _POWER = r"([eE][+-]?\d+)?"
@@ -55,7 +55,7 @@ class NumberText:
     thousands: str = ""
     unit: str = ""
 
-    def read(self, texts: "pd.Series[Any]") -> FloatArray:
+    def read(self, texts: pa.Array) -> FloatArray:
         """An Arrow array of texts as floats; NaN for text that is no number."""
         if self.unit == _CLOCK:
             return _hours(texts)
@@ -94,13 +94,13 @@ def _grouped(decimal: str, thousands: str) -> str:
     return rf"^[+-]?({groups}|\d+)({re.escape(decimal)}\d+)?{_POWER}$"
 
 
-def _signed(texts: "pd.Series[Any]") -> "pd.Series[Any]":
+def _signed(texts: pa.Array) -> pa.Array:
     """Texts with an ASCII minus in front, also for other minus signs, ``(5)`` and ``5-``."""
     texts = pc.replace_substring(texts, "\u2212", "-")
     return pc.replace_substring_regex(texts, r"^(?:\((.*)\)|([^-+(].*)-)$", r"-\1\2")
 
 
-def _bare(texts: "pd.Series[Any]", unit: str) -> "pd.Series[Any]":
+def _bare(texts: pa.Array, unit: str) -> pa.Array:
     """Numbers without their unit, which stands at the end or in front, after the sign."""
     texts = _signed(texts)
     if not unit:
@@ -110,7 +110,7 @@ def _bare(texts: "pd.Series[Any]", unit: str) -> "pd.Series[Any]":
     return pc.replace_substring_regex(texts, rf"{_SPACE}*{sign}$", "")
 
 
-def _hours(texts: "pd.Series[Any]") -> FloatArray:
+def _hours(texts: pa.Array) -> FloatArray:
     """Clock times such as 10:30, 10:30:15 or 7:05 PM as hours; NaN for other text."""
     parts = pc.extract_regex(texts, _CLOCK_TIME)
     hours, minutes, seconds = (
@@ -122,7 +122,7 @@ def _hours(texts: "pd.Series[Any]") -> FloatArray:
     return np.where(pc.is_valid(parts).to_numpy(zero_copy_only=False), total, np.nan)
 
 
-def unit_of(texts: "pd.Series[Any]") -> str:
+def unit_of(texts: pa.Array) -> str:
     """The unit that all texts have in common; empty if there is none.
 
     >>> unit_of(pa.array(["12.5 kg", "7kg"])), unit_of(pa.array(["$3", "($1,200)"]))
@@ -144,7 +144,7 @@ def unit_of(texts: "pd.Series[Any]") -> str:
     return ""
 
 
-def number_text(texts: "pd.Series[Any]", *, codes: bool = True) -> tuple[NumberText | None, str]:
+def number_text(texts: pa.Array, *, codes: bool = True) -> tuple[NumberText | None, str]:
     """How the distinct texts of a column write numbers, or None if they do not; and a note.
 
     With ``codes``, numbers with leading zeros are taken for codes, not numbers.
@@ -174,7 +174,7 @@ def number_text(texts: "pd.Series[Any]", *, codes: bool = True) -> tuple[NumberT
     return (NumberText(*fits[0], unit=unit), "") if fits else (None, "")
 
 
-def given_number_text(example: str, texts: "pd.Series[Any]") -> NumberText | None:
+def given_number_text(example: str, texts: pa.Array) -> NumberText | None:
     """How numbers like an example are written; None if that is not clear.
 
     If the example has no unit, the unit is that of all ``texts``.
@@ -185,14 +185,14 @@ def given_number_text(example: str, texts: "pd.Series[Any]") -> NumberText | Non
     return style
 
 
-def best_number_text(texts: "pd.Series[Any]") -> NumberText:
+def best_number_text(texts: pa.Array) -> NumberText:
     """The way of writing numbers that fits most texts; an error can then name the others."""
     units = dict.fromkeys(["", *(unit_of(texts[i : i + 1]) for i in range(min(len(texts), 3)))])
     ways = [NumberText(*way, unit=unit) for unit in units for way in ((".", ""), *_WAYS)]
     return max(ways, key=lambda way: int((~np.isnan(way.read(texts))).sum()))
 
 
-def date_text(texts: "pd.Series[Any]") -> tuple[str | None, str]:
+def date_text(texts: pa.Array) -> tuple[str | None, str]:
     """The format of a column's distinct texts as dates, or None if they are not; and a note.
 
     >>> date_text(pa.array(["2024-01-31", "2024-02-01 12:30"]))[0]
@@ -218,11 +218,11 @@ def date_text(texts: "pd.Series[Any]") -> tuple[str | None, str]:
     return None, ""
 
 
-def _reads(texts: "pd.Series[Any]", form: str) -> bool:
+def _reads(texts: pa.Array, form: str) -> bool:
     return all(not np.isnan(read_dates(part, form)).any() for part in (texts[:50], texts[50:]))
 
 
-def read_dates(texts: "pd.Series[Any]", form: str | None) -> FloatArray:
+def read_dates(texts: pa.Array, form: str | None) -> FloatArray:
     """Dates in an Arrow array or a series as seconds since 1970; NaN for text that is no date.
 
     Years outside 1 to 9999, as in ``0000-01-01``, count as no dates: other programs cannot read

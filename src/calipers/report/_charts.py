@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from calipers import metrics
 from calipers._checks import FloatArray
 from calipers._evaluation import LabelledPrediction
+from calipers.bank import History
 from calipers.report._format import Unit, rounded
 from calipers.report._groups import Breakdown
 
@@ -108,7 +109,7 @@ def pit_bars(
     return counts, counts / rows * bins, band
 
 
-def _history(history: Any) -> dict[str, Any]:
+def _history(history: History) -> dict[str, Any]:
     """Return the losses of one network at some of its epochs."""
     curves = {}
     for name, field in (("train", "loss"), ("valid", "valid_loss")):

@@ -2,12 +2,12 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from calipers._checks import FloatArray, IntArray
 from calipers._evaluation import LabelledPrediction
 from calipers.metrics import coverage_band, coverage_by_group, coverage_p_value, quantile_bins
 from calipers.report._format import Unit
@@ -87,7 +87,7 @@ def _by_input(labelled: LabelledPrediction, column: Input) -> tuple[Group, ...]:
     return _by_label(labelled, labels, [*map(column.write, distinct), "missing"])
 
 
-def _date_writer(times: Any) -> Callable[[float], str]:
+def _date_writer(times: FloatArray) -> Callable[[float], str]:
     """Return a formatter of dates, with the time of day only if bins are shorter than a day."""
     span = np.nanmax(times, initial=-np.inf) - np.nanmin(times, initial=np.inf)
     unit = "D" if span >= _BINS * _DAY else "m"
@@ -100,7 +100,7 @@ def _date_writer(times: Any) -> Callable[[float], str]:
 
 def _by_number(
     labelled: LabelledPrediction,
-    values: Any,
+    values: FloatArray,
     write: Callable[[float], str] | None = None,
     between: str = " to ",
 ) -> tuple[Group, ...]:
@@ -147,7 +147,7 @@ def _groups(labelled: LabelledPrediction, codes: Codes, labels: Sequence[str]) -
     return tuple(Group(name, *row) for name, row in zip(names, rows, strict=True))
 
 
-def _p_values(rate: Any, rows: Any, labelled: LabelledPrediction) -> Any:
+def _p_values(rate: FloatArray, rows: IntArray, labelled: LabelledPrediction) -> FloatArray:
     """Return p-values of groups against both the nominal coverage and the rate of all rows.
 
     If all rows together are undercovered, so is nearly every group, and saying so of each group

@@ -1,7 +1,6 @@
 """The verdict on coverage, and the comparison with naive intervals."""
 
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 from sklearn.metrics import root_mean_squared_error
@@ -9,7 +8,7 @@ from sklearn.metrics import root_mean_squared_error
 from calipers import metrics
 from calipers._evaluation import LabelledPrediction
 from calipers._text import counted
-from calipers.calibration import infinite_reason
+from calipers.calibration import Calibrator, infinite_reason
 from calipers.report._format import percent
 
 _FEW = 30  # rows below which a rate near one says little
@@ -40,7 +39,7 @@ class Contender:
     error: float  # root mean squared error of the point predictions
 
 
-def verdict(labelled: LabelledPrediction, calibration: Any = None) -> Verdict:
+def verdict(labelled: LabelledPrediction, calibration: Calibrator | None = None) -> Verdict:
     """Compare the coverage rate with its range for calibrated intervals."""
     rows, coverage = len(labelled), labelled.coverage
     unbounded = int((~np.isfinite(labelled.width)).sum())

@@ -64,7 +64,9 @@ class Store:
     def _load(self, lines: list[dict[str, Any]]) -> None:
         for line in lines:
             key = (line.pop("budget"), line.pop("candidate"))
-            values: Any = {n: math.nan if value is None else value for n, value in line.items()}
+            values: dict[str, Any] = {
+                n: math.nan if value is None else value for n, value in line.items()
+            }
             self.outcomes[key] = Outcome(**values)
 
     def _check(self, stored: dict[str, Any], header: dict[str, Any]) -> None:
