@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-Check = Callable[[Any, str], None]
+Check = Callable[[object, str], None]
 
 LARGEST = sys.float_info.max
 
@@ -29,7 +29,7 @@ def refuse(place: str, rule: str, value: object) -> NoReturn:
 def _holding(holds: Callable[[Any], bool], rule: str) -> Check:
     """A check of values by a condition."""
 
-    def check(value: Any, place: str) -> None:
+    def check(value: object, place: str) -> None:
         if not holds(value):
             refuse(place, rule, value)
 
@@ -49,9 +49,10 @@ def number(low: float = -LARGEST, high: float = LARGEST) -> Check:
     calipers._schema.SchemaError: coverage must be a number from 0 to 1, got 1.5
     """
 
-    def holds(value: Any) -> bool:
-        real = isinstance(value, int | float) and not isinstance(value, bool)
-        return real and low <= value <= high
+    def holds(value: object) -> bool:
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            return False
+        return low <= value <= high
 
     return _holding(holds, f"a number from {low:g} to {high:g}")
 
@@ -71,7 +72,7 @@ def one_of(*known: str) -> Check:
 def optional(inner: Check) -> Check:
     """Also accept null."""
 
-    def check(value: Any, place: str) -> None:
+    def check(value: object, place: str) -> None:
         if value is not None:
             inner(value, place)
 
@@ -81,7 +82,7 @@ def optional(inner: Check) -> Check:
 def list_of(inner: Check, least: int = 0, most: int = sys.maxsize) -> Check:
     """Accept lists of ``least`` to ``most`` values that pass a check."""
 
-    def check(value: Any, place: str) -> None:
+    def check(value: object, place: str) -> None:
         if not isinstance(value, list) or not least <= len(value) <= most:
             refuse(place, f"a list of {least} to {most} entries", value)
         for i, item in enumerate(value):
@@ -103,7 +104,7 @@ def record(
     """
     known = {**required, **(more or {})}
 
-    def check(value: Any, place: str) -> None:
+    def check(value: object, place: str) -> None:
         if not isinstance(value, dict):
             refuse(place, "an object", value)
         for name in required:

@@ -115,7 +115,7 @@ def permutation_importance(
 
 
 def _measure(
-    model: IntervalRegressor, table: Any, y: FloatArray, level: float
+    model: IntervalRegressor, table: "pd.DataFrame | NDArray[Any]", y: FloatArray, level: float
 ) -> tuple[float, float, FloatArray]:
     """Interval score, squared error and widths, from one pass through the networks."""
     prediction = model.query(table, Query((level,)))
@@ -259,12 +259,12 @@ def _with_values(table: Any, rows: NDArray[np.intp], at: int, sources: NDArray[n
     return copy
 
 
-def _position(table: Any, place: int, name: str) -> int:
+def _position(table: "pd.DataFrame | NDArray[Any]", place: int, name: str) -> int:
     """Index of a column: that of its name in a frame, whose columns may be in another order."""
     return place if isinstance(table, np.ndarray) else list(map(str, table.columns)).index(name)
 
 
-def _as_table(X: ArrayLike) -> Any:
+def _as_table(X: ArrayLike) -> "pd.DataFrame | NDArray[Any]":
     """Rows as a pandas frame or an array."""
-    table = X.to_pandas() if hasattr(X, "to_pandas") else X
+    table: Any = X.to_pandas() if hasattr(X, "to_pandas") else X
     return table if hasattr(table, "columns") else np.asarray(table)

@@ -6,7 +6,7 @@ from numbers import Integral
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import _check_sample_weight
 
 from calipers._checks import FloatArray, refuse_masked
@@ -21,6 +21,7 @@ from calipers.calibration import (
     CalibrationRows,
     Calibrator,
     DensityRatio,
+    NetworkDistribution,
     Subgroups,
     rows_needed,
 )
@@ -29,15 +30,15 @@ from calipers.ensemble import Ensemble
 
 def conformal_ensemble(
     model: Model,
-    X: Any,
-    y: Any,
+    X: ArrayLike,
+    y: ArrayLike,
     *,
     keep: bool,
     row_weight: Callable[[FloatArray], FloatArray] | None,
-    groups: Any,
-    by: Any,
-    sample_weight: Any,
-    shifted_to: Any,
+    groups: ArrayLike | None,
+    by: str | int | Callable[[FloatArray], ArrayLike] | None,
+    sample_weight: ArrayLike | None,
+    shifted_to: ArrayLike | None,
     half_life: float | None,
 ) -> tuple[Ensemble, dict[str, Any]]:
     """Calibrate the ensemble of a model on held-out rows; also return a summary as plain JSON."""
@@ -95,13 +96,18 @@ class WithoutTreePredictions:
         return self.function(X[:, :-1])
 
 
-def _seed(random_state: Any) -> int:
+def _seed(random_state: object) -> int:
     """Return a seed without drawing from a generator."""
     return int(random_state) if isinstance(random_state, Integral) else 0
 
 
 def _check_options(
-    row_weight: Any, groups: Any, by: Any, weight: Any, shifted_to: Any, half_life: Any
+    row_weight: object,
+    groups: object,
+    by: object,
+    weight: object,
+    shifted_to: object,
+    half_life: float | None,
 ) -> None:
     """Raise ValueError if options are invalid or cannot be combined."""
     if half_life is not None and not 1 <= half_life < np.inf:
@@ -117,7 +123,10 @@ def _check_options(
 
 
 def _weights(
-    X: FloatArray, row_weight: Any, labels: NDArray[np.intp] | None, sample_weight: Any
+    X: FloatArray,
+    row_weight: Callable[[FloatArray], FloatArray] | None,
+    labels: NDArray[np.intp] | None,
+    sample_weight: ArrayLike | None,
 ) -> FloatArray | None:
     """Weights of the rows as requested, or such that all groups have the same weight."""
     if row_weight is not None:
@@ -132,8 +141,8 @@ def _weights(
 
 def find_subgroups(
     reader: Inputs,
-    by: Any,
-    dist: Any,
+    by: str | int | Callable[[FloatArray], ArrayLike],
+    dist: NetworkDistribution,
     X: FloatArray,
     coverage: float,
     groups: NDArray[np.intp] | None,
@@ -157,7 +166,7 @@ def find_subgroups(
     return Subgroups.of_columns(X, columns_of(reader, by, names), bins)
 
 
-def columns_of(reader: Inputs, by: Any, names: list[str]) -> NDArray[np.intp]:
+def columns_of(reader: Inputs, by: object, names: list[str]) -> NDArray[np.intp]:
     """Columns of the encoded inputs that belong to the input ``by``."""
     if isinstance(by, (int, np.integer)) and not isinstance(by, bool) and 0 <= by < len(names):
         by = names[by]

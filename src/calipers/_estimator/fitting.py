@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from calipers._checks import warn
 from calipers._estimator.candidates import choose_shape
@@ -30,7 +30,13 @@ from calipers.ensemble import Ensemble
 from calipers.training import batch_size_of, make_program
 
 
-def fit_rows(model: Model, X: Any, y: Any, sample_weight: Any, groups: Any) -> Steps[Ensemble]:
+def fit_rows(
+    model: Model,
+    X: ArrayLike,
+    y: ArrayLike,
+    sample_weight: ArrayLike | None,
+    groups: ArrayLike | None,
+) -> Steps[Ensemble]:
     """Fit a new ensemble or, with ``warm_start``, continue from the last one."""
     previous = vars(model).get("ensemble_") if model.warm_start else None
     if previous is not None:
@@ -48,7 +54,12 @@ def fit_rows(model: Model, X: Any, y: Any, sample_weight: Any, groups: Any) -> S
 
 
 def _continue(
-    model: Model, previous: Ensemble, X: Any, y: Any, sample_weight: Any, groups: Any
+    model: Model,
+    previous: Ensemble,
+    X: ArrayLike,
+    y: ArrayLike,
+    sample_weight: ArrayLike | None,
+    groups: ArrayLike | None,
 ) -> Steps[Ensemble]:
     """Train the networks of an ensemble further, with its inputs, units and shape."""
     bank, target_map = previous.bank, previous.target_map

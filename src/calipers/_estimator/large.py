@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, cast
 
 import joblib
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import check_random_state
 
 from calipers._checks import FloatArray, warn
@@ -89,7 +89,13 @@ class BlockSummary(NamedTuple):
         )
 
 
-def fit_blocks(model: Model, X: Any, y: Any, sample_weight: Any, groups: Any) -> Ensemble:
+def fit_blocks(
+    model: Model,
+    X: ArrayLike | RowBlocks,
+    y: ArrayLike | None,
+    sample_weight: ArrayLike | None,
+    groups: ArrayLike | None,
+) -> Ensemble:
     """Train and calibrate an ensemble on rows that are streamed in blocks."""
     _check(model)
     if sample_weight is not None or groups is not None:
@@ -261,7 +267,12 @@ def _calibrated(
 
 
 def _encoded(
-    model: Model, scale: Scale, support: Support, numbers: NDArray[np.uint64], X: Any, y: Any
+    model: Model,
+    scale: Scale,
+    support: Support,
+    numbers: NDArray[np.uint64],
+    X: ArrayLike,
+    y: ArrayLike,
 ) -> tuple[tuple[Float32Array, Float32Array], BlockSummary]:
     """Encode a block of rows for training, and summarise it; ``numbers`` are its row numbers."""
     try:

@@ -3,7 +3,7 @@
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import check_consistent_length, column_or_1d
 
 from calipers._checks import FloatArray, IntArray, refuse_masked
@@ -13,7 +13,7 @@ _LARGEST = 1e150  # absolute target: its square is still finite
 _SMALLEST = 1e-290  # range of targets: a millionth of it still has full precision
 
 
-def read_target(y: Any) -> Any:
+def read_target(y: ArrayLike) -> ArrayLike:
     """Return targets in a form that scikit-learn reads; text is read like a column of inputs.
 
     >>> read_target(["1,234.5", "(7)"]).tolist()
@@ -42,7 +42,7 @@ def read_target(y: Any) -> Any:
     return y
 
 
-def checked_target(X: Any, y: Any) -> FloatArray:
+def checked_target(X: ArrayLike, y: ArrayLike) -> FloatArray:
     """Return the targets of the rows of ``X`` as finite numbers, read as ``fit`` reads them."""
     check_consistent_length(X, y)
     target = column_or_1d(read_target(y)).astype(np.float64)
@@ -84,7 +84,7 @@ def check_size(y: FloatArray) -> None:
         )
 
 
-def group_labels(groups: Any, rows: Any) -> IntArray:
+def group_labels(groups: ArrayLike, rows: ArrayLike) -> IntArray:
     """Return labels of groups as integers from 0."""
     refuse_masked("groups", groups)
     labels = column_or_1d(groups)

@@ -117,10 +117,10 @@ class TrainingRows(NamedTuple):
 
 def read_rows(
     model: Model,
-    X: Any,
-    y: Any,
-    sample_weight: Any,
-    groups: Any,
+    X: ArrayLike,
+    y: ArrayLike,
+    sample_weight: ArrayLike | None,
+    groups: ArrayLike | None,
     *,
     reset: bool = True,
     use_targets: bool = True,
@@ -220,7 +220,7 @@ def _support(model: Model, y: FloatArray, used: NDArray[np.intp]) -> Support:
     return learn_support(y[used], bounds)
 
 
-def _weights(X: Any, sample_weight: ArrayLike) -> FloatArray | None:
+def _weights(X: ArrayLike, sample_weight: ArrayLike) -> FloatArray | None:
     """Scale weights to mean 1 over the rows of positive weight; None if all are equal."""
     refuse_masked("sample_weight", sample_weight)
     weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)

@@ -15,7 +15,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
-from calipers._checks import FloatArray
+from calipers._checks import FloatArray, IntArray
 from calipers.crossfit import Fold
 
 
@@ -50,7 +50,7 @@ def points_of(regressor: Any, X: ArrayLike, rows: int) -> FloatArray:
 
 
 def fitted(
-    regressor: Any, X: ArrayLike, y: FloatArray, weights: FloatArray | None, rows: Any
+    regressor: Any, X: ArrayLike, y: FloatArray, weights: FloatArray | None, rows: IntArray
 ) -> Any:
     """Fit a copy of a regressor on some rows, with their weights if it takes any."""
     options = {}

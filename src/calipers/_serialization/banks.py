@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import fields
 from types import NoneType
-from typing import Any
+from typing import Any, NoReturn
 
 import jax
 import numpy as np
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from calipers._schema import SchemaError, array_of, arrays_under, refuse, within
 from calipers._serialization.model_schema import CUSTOM, LARGEST_TARGET, MOST_NETWORKS
 from calipers.bank import HISTORY_TYPE, MEASURES, Bank, Program, Scaling
-from calipers.networks import Around, DenseFactory
+from calipers.networks import Around, DenseFactory, Network
 from calipers.objectives import LOSSES, Objective
 from calipers.storage import ModelFileError
 
@@ -45,7 +45,11 @@ def bank_to_arrays(bank: Bank) -> Arrays:
 
 
 def bank_from_arrays(
-    document: Mapping[str, Any], arrays: Arrays, network: Any, largest: float, stretch: float = 1.0
+    document: Mapping[str, Any],
+    arrays: Arrays,
+    network: Network | None,
+    largest: float,
+    stretch: float = 1.0,
 ) -> Bank:
     program = _program_from_dict(document, network)
     scaling, units = (
@@ -190,7 +194,7 @@ def program_to_dict(program: Program) -> dict[str, Any]:
     return document
 
 
-def _network_to_dict(network: Any) -> Any:
+def _network_to_dict(network: object) -> object:
     if not isinstance(network, tuple(_NETWORKS.values())):
         return network if isinstance(network, (int, float, str, NoneType)) else CUSTOM
     parts = {
@@ -200,7 +204,7 @@ def _network_to_dict(network: Any) -> Any:
     return {"kind": type(network).__name__} | parts
 
 
-def _program_from_dict(document: Mapping[str, Any], network: Any) -> Program:
+def _program_from_dict(document: Mapping[str, Any], network: Network | None) -> Program:
     kwargs = dict(document)
     shape, objective = kwargs.pop("network"), kwargs.pop("objective")
     name, head = objective["loss"], objective["head"]
@@ -209,7 +213,7 @@ def _program_from_dict(document: Mapping[str, Any], network: Any) -> Program:
     return Program(_network_from_dict(shape, network), loss, head=other_head, **kwargs)
 
 
-def _network_from_dict(shape: Any, network: Any) -> Any:
+def _network_from_dict(shape: object, network: Network | None) -> Any:
     if not isinstance(shape, Mapping):
         return tuple(shape) if isinstance(shape, list) else shape
     if shape != CUSTOM:
@@ -227,7 +231,7 @@ class _Unknown(Objective):
     """Stands for a custom loss, whose code is not stored."""
 
     @staticmethod
-    def loss(*_: Any, **__: Any) -> Any:
+    def loss(*_: object, **__: object) -> NoReturn:
         """Raise ValueError."""
         raise ValueError(
             "the loss of this model is code and was not stored: set the parameter loss to train "

@@ -1,15 +1,16 @@
 """Convert an ensemble to JSON and arrays, and back. Code is not stored; loading asks for it."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
+from calipers._checks import FloatArray
 from calipers._schema import SchemaError, arrays_under, refuse
 from calipers._serialization import banks
 from calipers._serialization.model_schema import COLUMN, CUSTOM, check_ensemble
 from calipers._serialization.old_models import current_ensemble
 from calipers.aggregation import AGGREGATIONS
-from calipers.bank import BankPoints, ColumnPoints, Upgraded
+from calipers.bank import BankPoints, ColumnPoints, Points, Upgraded
 from calipers.calibration import (
     CALIBRATIONS,
     AdaptiveCoverage,
@@ -18,6 +19,7 @@ from calipers.calibration import (
 )
 from calipers.distributions import Support, TargetMap
 from calipers.ensemble import Ensemble
+from calipers.networks import Network
 
 _LAST = 40.0  # normal score beyond which probabilities are 0 in double precision
 
@@ -58,8 +60,8 @@ def ensemble_from_dict(
     document: Mapping[str, Any],
     arrays: banks.Arrays,
     *,
-    network: Any = None,
-    row_weight: Any = None,
+    network: Network | None = None,
+    row_weight: Callable[[FloatArray], FloatArray] | None = None,
     points: Any = None,
     largest: float = 0.0,
 ) -> Ensemble:
@@ -133,8 +135,13 @@ def calibrations_from_dict(
 
 
 def _points_from_dict(
-    document: Any, arrays: banks.Arrays, network: Any, points: Any, largest: float, networks: int
-) -> Any:
+    document: Any,
+    arrays: banks.Arrays,
+    network: Network | None,
+    points: Any,
+    largest: float,
+    networks: int,
+) -> BankPoints | ColumnPoints | Points:
     if document == COLUMN:
         return ColumnPoints()
     if document != CUSTOM:

@@ -50,14 +50,14 @@ _LAYERS = list_of(whole(1, MOST_UNITS), most=MOST_LAYERS)
 def custom_or(inner: Check) -> Check:
     """Also accept the mark of a user's function."""
 
-    def check(value: Any, place: str) -> None:
+    def check(value: object, place: str) -> None:
         if value != CUSTOM:
             inner(value, place)
 
     return check
 
 
-def _network(value: Any, place: str) -> None:
+def _network(value: object, place: str) -> None:
     dense = record(
         {"kind": one_of("DenseFactory"), "hidden_layers": _LAYERS}
         | {"activation": one_of(*ACTIVATIONS)},

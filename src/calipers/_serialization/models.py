@@ -156,7 +156,7 @@ _INPUTS = schema.record(
 )
 
 
-def _regressor(inputs: Mapping[str, Any], ensemble: Any, code: Mapping[str, Any]) -> Any:
+def _regressor(inputs: Mapping[str, Any], ensemble: object, code: Mapping[str, Any]) -> Any:
     """The regressor of an upgraded model; None if the model has none."""
     name, regressor = inputs.get("regressor"), code.get("points")
     column = isinstance(ensemble, Mapping) and ensemble.get("points") == COLUMN

@@ -40,7 +40,7 @@ def current_parameters(document: Any) -> dict[str, Any]:
     return params
 
 
-def current_ensemble(document: Any) -> Any:
+def current_ensemble(document: object) -> dict[str, Any]:
     """Return the document of an ensemble with current names."""
     if not isinstance(document, Mapping):
         refuse("ensemble", "an object", document)

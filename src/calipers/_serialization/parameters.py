@@ -1,9 +1,11 @@
 """Parameters of the estimator as JSON, and back."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 from types import NoneType
 from typing import Any
+
+from sklearn.base import BaseEstimator
 
 from calipers._schema import SchemaError, anything, list_of, number, optional, record, refuse, whole
 from calipers._serialization.model_schema import CUSTOM
@@ -44,7 +46,7 @@ def _plain(value: object, place: str) -> None:
         number(-1e18, 1e18)(value, place)
 
 
-def _nested_from_dict(name: str, value: Mapping[str, Any]) -> Any:
+def _nested_from_dict(name: str, value: Mapping[str, Any]) -> BaseEstimator:
     """Make a loss, network or optimizer from its parameters."""
     place = f"parameters.{name}"
     kinds = {kind.__name__: kind for kind in SHORTHANDS.get(name, {}).values()}
@@ -58,7 +60,7 @@ def _nested_from_dict(name: str, value: Mapping[str, Any]) -> Any:
     return nested
 
 
-def validated(estimator: Any, place: str) -> None:
+def validated(estimator: BaseEstimator, place: str) -> None:
     """Raise SchemaError if parameters violate the estimator's constraints."""
     try:
         estimator._validate_params()
@@ -66,12 +68,12 @@ def validated(estimator: Any, place: str) -> None:
         raise SchemaError(f"{place}: {error}") from None
 
 
-def _nested(kinds: Any, value: Any) -> Any:
+def _nested(kinds: Collection[type], value: Any) -> Any:
     """Return a nested object of a known class as JSON, and any other as a mark."""
     if type(value) not in kinds:
         return CUSTOM
     return {"kind": type(value).__name__} | parameters_to_dict(value.get_params(deep=False))
 
 
-def _as_tuple(value: Any) -> Any:
+def _as_tuple(value: object) -> object:
     return tuple(value) if isinstance(value, list) else value

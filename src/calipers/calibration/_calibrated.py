@@ -118,7 +118,7 @@ class CalibratedMixture(DerivedDistribution):
         maps = tuple(step.calibration for step in steps)
         given = [step.local for step in steps if step.local is not None]
 
-        def of_block(*blocks: Any) -> Any:
+        def of_block(*blocks: Any) -> FloatArray:
             parts, args, members = iter(blocks), blocks[len(given) : -1], blocks[-1]
             of_rows = tuple(None if step.local is None else next(parts) for step in steps)
             return function(MixtureRows(members, maps, of_rows), *args)

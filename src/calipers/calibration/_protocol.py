@@ -69,9 +69,12 @@ class Calibrator(Protocol):
         itself: Any = self
         return itself
 
-    def local(self, dist: SplitNormalMixture | CalibratedMixture, X: FloatArray) -> Any:
+    def local(
+        self, dist: SplitNormalMixture | CalibratedMixture, X: FloatArray
+    ) -> NDArray[Any] | None:
         """What the ``level_map`` of each row depends on, see ``LevelMap``; None if nothing."""
         del dist, X
+        return None
 
     def calibrated(
         self,

@@ -4,21 +4,24 @@ import json
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from calipers._text import counted, few_digits, plain
 
+if TYPE_CHECKING:
+    from calipers._checks import FloatArray
+
 _WIDEST = 60  # characters of a cell; the last cell of a row may be longer
 
 
-def print_json(document: Any) -> None:
+def print_json(document: object) -> None:
     """Print a document as JSON; numbers that are not finite become null."""
     typer.echo(json.dumps(finite(document), ensure_ascii=False, indent=2))
 
 
-def finite(value: Any) -> Any:
+def finite(value: object) -> Any:
     """Return a document with None in place of infinities and NaN, which JSON lacks.
 
     >>> finite({"width": float("inf"), "rows": 3})
@@ -27,7 +30,7 @@ def finite(value: Any) -> Any:
     return plain(value, other=lambda _: None)
 
 
-def for_terminal(value: Any) -> Any:
+def for_terminal(value: object) -> Any:
     """Return a document whose strings have passed through ``printable``."""
     if isinstance(value, dict):
         return {key: for_terminal(item) for key, item in value.items()}
@@ -107,11 +110,11 @@ def say_support(target: str, support: str) -> str:
     return f"Values of {target} are assumed to be {support}"
 
 
-def _is_number(value: Any) -> bool:
+def _is_number(value: object) -> bool:
     return isinstance(value, int | float) or str(value).endswith("%")
 
 
-def meaningful(values: Any, spread: float) -> Any:
+def meaningful(values: "FloatArray", spread: float) -> "FloatArray":
     """Return predictions with seven significant digits, since networks compute in single precision.
 
     Digits are counted from the first of the value, or of the ``spread`` of the targets if that is

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
+    from calipers.preprocessing import TableEncoder
     from calipers.regressor import IntervalRegressor
 
 Bounds = Annotated[
@@ -43,7 +44,7 @@ def make_model(config: Path | None, options: dict[str, Any]) -> "IntervalRegress
     return model
 
 
-def parse_bounds(text: str) -> Any:
+def parse_bounds(text: str) -> tuple[float | None, float | None] | str | None:
     """Parse the text of ``--bounds``.
 
     >>> parse_bounds("0,"), parse_bounds("-1,1.5"), parse_bounds("none"), parse_bounds("auto")
@@ -61,7 +62,9 @@ def parse_bounds(text: str) -> Any:
         ) from None
 
 
-def _settings(config: Path | None, estimator: Any, encoder: Any) -> dict[str, Any]:
+def _settings(
+    config: Path | None, estimator: type["IntervalRegressor"], encoder: type["TableEncoder"]
+) -> dict[str, Any]:
     """Return the parameters in a TOML file, after checking that every name exists.
 
     Those of nested objects are written as ``network__hidden_layers = [64]``, or in a table

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from calipers._checks import FloatArray
+    from calipers._checks import FloatArray, IntArray
     from calipers.regressor import IntervalRegressor
     from calipers.search import SearchResult
 
@@ -117,14 +117,14 @@ def _splits(count: int, labels: "NDArray[np.object_] | None", seed: int) -> dict
     if len(set(labels)) < 2:
         raise typer.BadParameter("--groups needs a column of two or more distinct values")
 
-    def split(random_state: int) -> Any:
+    def split(random_state: int) -> "list[tuple[IntArray, IntArray]]":
         splitter = GroupShuffleSplit(count, test_size=0.1, random_state=random_state)
         return list(splitter.split(np.empty(len(labels)), groups=labels))
 
     return {"splits": split(seed), "final_splits": split(seed + 1)}
 
 
-def _checked_bounds(text: str, y: "FloatArray") -> Any:
+def _checked_bounds(text: str, y: "FloatArray") -> tuple[float | None, float | None] | str | None:
     """Parse the text of ``--bounds``; refuse bounds that a target violates."""
     from calipers.distributions import learn_support
     from calipers.training import check_bounds
@@ -151,7 +151,7 @@ def _search(
     from calipers.training import batch_size_of, make_settings
 
     epochs = make_settings(model, len(y), batch_size_of(model, len(y)), stops=True).epochs
-    shared: Any = {
+    shared: dict[str, Any] = {
         **_splits(options.splits, labels, options.seed),
         "max_epochs": epochs,
         "patience": max(10, epochs // 5),

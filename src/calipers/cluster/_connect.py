@@ -33,7 +33,7 @@ class Cluster(NamedTuple):
     threads: int
     processors: int  #: Number of distinct processor models; results have equal bits on one model.
 
-    def send(self, value: object) -> Any:
+    def send(self, value: object) -> object:
         """A future of a value that many tasks take as an argument."""
         return to_dask(self.client, value)
 
@@ -193,7 +193,7 @@ def received(value: Any) -> Any:
     return value.result() if in_dask else value
 
 
-def _once(owner: object, value: object, client: Any, send: Callable[[Any, Any], Any]) -> Any:
+def _once(owner: object, value: object, client: object, send: Callable[[Any, Any], Any]) -> Any:
     """The handle of a value, which is sent unless it has been."""
     sent = _sent.setdefault(owner, {})
     # A value must live as long as its id is used as a key, but a reference to the owner here would

@@ -9,11 +9,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.special import expit, ndtr, ndtri
 from scipy.stats import gamma, norm, rv_continuous
 
-Array = NDArray[np.float64]
+from calipers._checks import FloatArray
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,22 +35,24 @@ class Problem:
     description: str
     #: ``(n, generator) -> x``, the distribution of the inputs: `n` numbers, or `n` rows if there
     #: are several inputs.
-    draw_x: Callable[[int, np.random.Generator], Array] = field(repr=False)
+    draw_x: Callable[[int, np.random.Generator], FloatArray] = field(repr=False)
     #: Functions of such `x` that return one number per row; the scale is never negative.
-    location: Callable[[Array], Array] = field(repr=False)
-    scale: Callable[[Array], Array] = field(repr=False)
+    location: Callable[[FloatArray], FloatArray] = field(repr=False)
+    scale: Callable[[FloatArray], FloatArray] = field(repr=False)
     #: Distribution of ``(y - location(x)) / scale(x)``, with the methods of ``scipy.stats``.
     noise: Any = field(repr=False)
     inputs: int = 1  #: Number of inputs.
 
-    def sample(self, n: int, random_state: int | np.random.Generator) -> tuple[Array, Array]:
+    def sample(
+        self, n: int, random_state: int | np.random.Generator
+    ) -> tuple[FloatArray, FloatArray]:
         """Draw `n` rows: X of shape (n, inputs) and y of shape (n,)."""
         generator = np.random.default_rng(random_state)
         x = self.draw_x(n, generator)
         y = self.location(x) + self.scale(x) * self.noise.rvs(size=n, random_state=generator)
         return x.reshape(n, self.inputs), y
 
-    def quantile(self, X: ArrayLike, p: ArrayLike) -> Array:
+    def quantile(self, X: ArrayLike, p: ArrayLike) -> FloatArray:
         """Quantiles of the target given `X` at level `p`, (n,); or (n, k) for k levels."""
         x = self._x(X)
         levels = np.asarray(p, dtype=np.float64)
@@ -61,7 +63,7 @@ class Problem:
             location, scale = location[:, np.newaxis], scale[:, np.newaxis]
         return np.asarray(location + scale * self.noise.ppf(levels))
 
-    def cdf(self, X: ArrayLike, y: ArrayLike) -> Array:
+    def cdf(self, X: ArrayLike, y: ArrayLike) -> FloatArray:
         """Probability that the target is at most `y`, given `X`; one value per row."""
         x, values = self._x(X), np.asarray(y, dtype=np.float64)
         if values.shape != x.shape[:1]:
@@ -71,27 +73,27 @@ class Problem:
         noisy = self.noise.cdf(distance / np.where(noiseless, 1.0, scale))
         return np.where(noiseless, distance >= 0, noisy)
 
-    def mean(self, X: ArrayLike) -> Array:
+    def mean(self, X: ArrayLike) -> FloatArray:
         """Return the mean of the target given `X`, of shape (n,)."""
         x = self._x(X)
         return self.location(x) + self.scale(x) * self.noise.mean()
 
-    def std(self, X: ArrayLike) -> Array:
+    def std(self, X: ArrayLike) -> FloatArray:
         """Return the standard deviation of the target given `X`, of shape (n,)."""
         return self.scale(self._x(X)) * self.noise.std()
 
-    def interval(self, X: ArrayLike, coverage: float) -> Array:
+    def interval(self, X: ArrayLike, coverage: float) -> FloatArray:
         """Lower and upper bounds of the central interval, of shape (n, 2)."""
         return self.quantile(X, [(1 - coverage) / 2, (1 + coverage) / 2])
 
-    def _x(self, X: ArrayLike) -> Array:
+    def _x(self, X: ArrayLike) -> FloatArray:
         values = np.asarray(X, dtype=np.float64)
         if values.ndim != 2 or values.shape[1] != self.inputs:
             raise ValueError(f"X must have shape (n, {self.inputs}), got {values.shape}.")
         return values[:, 0] if self.inputs == 1 else values
 
 
-def _truncated_normal(n: int, generator: np.random.Generator) -> Array:
+def _truncated_normal(n: int, generator: np.random.Generator) -> FloatArray:
     """Draw from a normal distribution with standard deviation 6, truncated to [-6, 6].
 
     The paper leaves this open; its code and the points of its published figure have 6.
@@ -105,22 +107,27 @@ class TwoBumps(rv_continuous):
 
     place = 4.0
 
-    def _rvs(self, *_: Any, size: Any = None, random_state: Any = None) -> Any:
+    def _rvs(
+        self,
+        *_: object,
+        size: Any = None,
+        random_state: Any = None,
+    ) -> FloatArray:
         return random_state.choice([-self.place, self.place], size) + random_state.logistic(
             size=size
         )
 
-    def _cdf(self, x: Any, *_: Any) -> Any:
+    def _cdf(self, x: Any, *_: object) -> Any:
         return np.asarray((expit(x - self.place) + expit(x + self.place)) / 2)
 
-    def _ppf(self, q: Any, *_: Any) -> Any:
+    def _ppf(self, q: Any, *_: object) -> Any:
         """Solve cdf(z) = q: below 1/2 a quadratic equation in exp(-z), above by symmetry."""
         tail, c = np.minimum(q, 1 - q), np.cosh(self.place)
         b = c * (1 - 2 * tail)
         u = (b + np.sqrt(b**2 + 4 * tail * (1 - tail))) / (2 * tail)
         return np.asarray(np.copysign(np.log(u), q - 0.5))
 
-    def _stats(self, *_: Any, **__: Any) -> Any:
+    def _stats(self, *_: object, **__: object) -> tuple[float, float, None, None]:
         return 0.0, self.place**2 + np.pi**2 / 3, None, None
 
 

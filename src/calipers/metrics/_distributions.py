@@ -1,6 +1,6 @@
 """Scores of predictive distributions, of any class that has the required method."""
 
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -131,7 +131,7 @@ def pit_values(
     return below + (0.5 if rng is None else rng.random(at.shape)) * (at - below)
 
 
-def _per_row(method: str, dist: Any, y_true: ArrayLike) -> FloatArray:
+def _per_row(method: str, dist: object, y_true: ArrayLike) -> FloatArray:
     """Result of a method of ``dist`` at the targets, checked to be one number for each."""
     if not hasattr(dist, method):
         raise TypeError(

@@ -203,12 +203,16 @@ def plot_history(ax: Axes, histories: Sequence[Any], *, measure: str = "loss") -
         (validated, f"valid_{measure}", "orange", "validation rows"),
     ):
         for i, part in enumerate(parts):
-            line: Any = {"color": COLORS[color], "linewidth": 0.8, "alpha": 0.6}
+            line: dict[str, Any] = {"color": COLORS[color], "linewidth": 0.8, "alpha": 0.6}
             ax.plot(part["epoch"], part[field], label=name if i == 0 else None, **line)
     best_epochs = [part[np.argmin(part["valid_loss"])] for part in validated]
     best = np.array(best_epochs, dtype=histories[0].dtype)
     if best.size:
-        ring: Any = {"color": COLORS["orange"], "markerfacecolor": "white", "markersize": 4}
+        ring: dict[str, Any] = {
+            "color": COLORS["orange"],
+            "markerfacecolor": "white",
+            "markersize": 4,
+        }
         ax.plot(best["epoch"], best[f"valid_{measure}"], "o", label="best epoch", **ring)
     values = np.concatenate([history[measure] for history in histories])
     ends = *np.quantile(values[np.isfinite(values)], [0, 0.98]), *best[f"valid_{measure}"]

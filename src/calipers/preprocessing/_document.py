@@ -30,7 +30,7 @@ _TARGETS = {"means": list_of(number(-1e12, 1e12)), "spreads": list_of(number(-10
 _TIME = number(-1e6 * 365 * DAY, 1e6 * 365 * DAY)
 
 
-def _end(value: Any, place: str) -> None:
+def _end(value: object, place: str) -> None:
     """Check an end of the range of a column: a number, a date as text, or None."""
     if isinstance(value, str):
         try:

@@ -234,7 +234,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         """Whether a target encoding has been learnt."""
         return any(getattr(encoder, "means", None) for encoder in self._encoders)
 
-    def get_feature_names_out(self, input_features: Any = None) -> NDArray[np.object_]:
+    def get_feature_names_out(self, input_features: object = None) -> NDArray[np.object_]:
         """Names of the columns that ``transform`` returns."""
         check_is_fitted(self, "columns_")
         names = [
@@ -290,7 +290,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         return tags
 
 
-def _typed(values: NDArray[Any], kind: str) -> Any:
+def _typed(values: NDArray[Any], kind: str) -> "pd.Series[Any] | pd.Categorical | NDArray[Any]":
     """Values that an encoder has read, in the pandas type for the kind of column."""
     import pandas as pd
 

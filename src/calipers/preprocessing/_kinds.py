@@ -62,7 +62,7 @@ def row_identifier(why: str) -> str:
 class Texts:
     """A dictionary-encoded column of text."""
 
-    levels: Any  # the distinct texts
+    levels: pa.Array  # the distinct texts
     codes: NDArray[np.int64]  # index of each row's text in ``levels``; -1 where it is missing
 
     @classmethod
@@ -78,7 +78,7 @@ class Texts:
         return ~marks.to_numpy(zero_copy_only=False)
 
     @property
-    def words(self) -> Any:
+    def words(self) -> pa.Array:
         """The levels that are no ``MISSING_MARKS``."""
         return self.levels.filter(pa.array(self.is_word))
 

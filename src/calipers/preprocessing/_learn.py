@@ -118,7 +118,7 @@ def pick_numbers(frame: "pd.DataFrame", names: Sequence[str]) -> "pd.DataFrame":
     return pd.DataFrame(columns, index=frame.index)
 
 
-def _words(series: "pd.Series[Any]") -> Any:
+def _words(series: "pd.Series[Any]") -> pa.Array:
     """The distinct texts of a column, without missing ones; none if it is not text."""
     if kinds.type_of(series) is None:
         return kinds.Texts.of(series).words
@@ -164,7 +164,7 @@ def how_written(kind: str) -> str:
 
 
 def _format(
-    series: "pd.Series[Any]", kind: str, written: str, words: Any = None
+    series: "pd.Series[Any]", kind: str, written: str, words: pa.Array | None = None
 ) -> tuple[readings.NumberText, str | None]:
     """How a column writes numbers or dates: as ``written`` says, unless it is empty.
 

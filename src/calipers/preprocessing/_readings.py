@@ -2,7 +2,7 @@
 
 import re
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -12,7 +12,7 @@ from calipers._checks import FloatArray
 from calipers.preprocessing._text_columns import HOW, all_match, any_match, as_floats
 
 if TYPE_CHECKING:
-    pass
+    import pandas as pd
 
 _SPACE = r"[\s\x{A0}\x{202F}\x{2009}]"
 _POWER = r"([eE][+-]?\d+)?"
@@ -222,7 +222,7 @@ def _reads(texts: pa.Array, form: str) -> bool:
     return all(not np.isnan(read_dates(part, form)).any() for part in (texts[:50], texts[50:]))
 
 
-def read_dates(texts: pa.Array, form: str | None) -> FloatArray:
+def read_dates(texts: "pa.Array | pd.Series[Any]", form: str | None) -> FloatArray:
     """Dates in an Arrow array or a series as seconds since 1970; NaN for text that is no date.
 
     Years outside 1 to 9999, as in ``0000-01-01``, count as no dates: other programs cannot read

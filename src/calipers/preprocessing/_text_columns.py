@@ -5,6 +5,7 @@ a column that is passed through to the predictions, so that one list of missing 
 for leading zeros apply to all.
 """
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -27,7 +28,7 @@ HOW = "(--type on the command line, kinds= in Python)"  # how to give the kind o
 _TEXT = pa.large_string()
 
 
-def as_text(series: "pd.Series[Any]", *, marks: bool = False, keep: Any = ()) -> "pd.Series[Any]":
+def as_text(series: "pd.Series[Any]", *, marks: bool = False, keep: Sequence[str] = ()) -> pa.Array:
     """Values of a column as an Arrow array of stripped text, null where they are missing.
 
     The numbers 1.0 and 1 become the same text. With ``marks``, ``MISSING_MARKS`` are missing too;
@@ -47,7 +48,7 @@ def as_text(series: "pd.Series[Any]", *, marks: bool = False, keep: Any = ()) ->
     return pc.if_else(missing, pa.scalar(None, _TEXT), text)
 
 
-def _strings(series: "pd.Series[Any]") -> "pd.Series[Any]":
+def _strings(series: "pd.Series[Any]") -> pa.Array:
     """A column as an Arrow array of text."""
     try:
         array = pa.array(series, _TEXT, from_pandas=True)
@@ -60,7 +61,7 @@ def _strings(series: "pd.Series[Any]") -> "pd.Series[Any]":
     return array.cast(_TEXT)  # pandas before 3 returns its Arrow arrays unchanged
 
 
-def _string(value: Any) -> str:
+def _string(value: object) -> str:
     if isinstance(value, bool | np.bool_):
         return str(bool(value)).lower()
     if isinstance(value, float | np.floating) and float(value).is_integer():
@@ -68,24 +69,24 @@ def _string(value: Any) -> str:
     return str(value).encode(errors="replace").decode()
 
 
-def all_match(texts: "pd.Series[Any]", pattern: str) -> bool:
+def all_match(texts: pa.Array, pattern: str) -> bool:
     return bool(pc.all(pc.match_substring_regex(texts, pattern), min_count=0).as_py())
 
 
-def any_match(texts: "pd.Series[Any]", pattern: str) -> bool:
+def any_match(texts: pa.Array, pattern: str) -> bool:
     return bool(pc.any(pc.match_substring_regex(texts, pattern)).as_py())
 
 
-def as_floats(array: Any) -> FloatArray:
+def as_floats(array: pa.Array) -> FloatArray:
     """An Arrow array of numbers as floats, NaN where it is null."""
     return array.cast(pa.float64()).to_numpy(zero_copy_only=False)
 
 
-def read_truth(texts: "pd.Series[Any]") -> FloatArray:
+def read_truth(texts: pa.Array) -> FloatArray:
     """1 for "true" or "1" and 0 for "false" or "0"; NaN for other text."""
     words = pa.array(["false", "true", "0", "1"], pa.large_string())
     return as_floats(pc.index_in(pc.utf8_lower(texts), value_set=words)) % 2
 
 
-def is_truth(texts: "pd.Series[Any]") -> bool:
+def is_truth(texts: pa.Array) -> bool:
     return all_match(texts, "^(?i:true|false)$")

@@ -51,7 +51,7 @@ def percent(value: float) -> str:
     return text.rstrip("0").rstrip(".") + "%"
 
 
-def brief(value: Any) -> str:
+def brief(value: object) -> str:
     """Return a value of an input in few characters.
 
     >>> brief(0.123456), brief(1234.0), brief("red"), brief(True)

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from contextlib import suppress
 from itertools import chain
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -14,6 +14,9 @@ from calipers.serve._json import read_cells
 from calipers.serve._problems import HTTPProblem
 from calipers.serve._served import Columns, Served
 from calipers.tables import Reserve, TableLimits, read_bytes
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 JSON, CSV = "application/json", "text/csv"
 ARROW_STREAM = "application/vnd.apache.arrow.stream"
@@ -109,7 +112,7 @@ def _typed(values: NDArray[Any], column: Column) -> NDArray[Any]:
     return times.dt.tz_localize(None).to_numpy().astype("datetime64[us]")
 
 
-def read_body(body: bytes, kind: str, limits: TableLimits, reserve: Reserve) -> Any:
+def read_body(body: bytes, kind: str, limits: TableLimits, reserve: Reserve) -> pa.Table:
     """Return the table in a body, in which no two values share memory.
 
     Columns of CSV are text. ``reserve`` is called with the number of bytes before they are
@@ -122,14 +125,14 @@ def read_body(body: bytes, kind: str, limits: TableLimits, reserve: Reserve) -> 
     return table
 
 
-def _frame_bytes(column: Any) -> int:
+def _frame_bytes(column: pa.ChunkedArray) -> int:
     kind = column.type
     if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_timestamp(kind):
         return _NUMBER_BYTES * len(column)
     return _OBJECT_BYTES * len(column) + 4 * int(column.nbytes)  # a wide character has 4 bytes
 
 
-def frame_of(table: Any) -> Any:
+def frame_of(table: pa.Table) -> "pd.DataFrame":
     """Return a table as a pandas frame; columns of text files stay text."""
     try:
         return table.to_pandas(date_as_object=False, ignore_metadata=True)
@@ -145,7 +148,7 @@ def frame_columns(frame: Any, served: Served) -> Columns:
     return {name: _array(series, columns[name]) for name, series in served.pick(frame).items()}
 
 
-def _array(series: Any, column: Column) -> NDArray[Any]:
+def _array(series: "pd.Series[Any]", column: Column) -> NDArray[Any]:
     """Return a column of a frame as an array of floats, times or objects."""
     if getattr(series.dtype, "tz", None) is not None:
         series = series.dt.tz_convert("UTC").dt.tz_localize(None)

@@ -15,6 +15,7 @@ from calipers.serve._served import Served, ServedPrediction
 
 if TYPE_CHECKING:
     import pandas as pd
+    import pyarrow as pa
 
 _BYTES_A_NUMBER = 80  # in an array, and in the longest format: a quantile with its level in JSON
 _BYTES_A_ROW = 64
@@ -32,7 +33,7 @@ def numbers_bytes(numbers: int, rows: int) -> int:
     return _BYTES_A_NUMBER * numbers + _BYTES_A_ROW * rows
 
 
-def kept_bytes(table: Any) -> int:
+def kept_bytes(table: "pa.Table") -> int:
     """Return an upper bound on the bytes of the caller's own columns in a response."""
     return _BYTES_A_CELL * table.num_rows * table.num_columns + 2 * int(table.nbytes)
 
@@ -147,7 +148,9 @@ def _outside(served: Served, answer: ServedPrediction) -> list[list[str]]:
     return outside
 
 
-def as_frame(served: Served, answer: ServedPrediction, kept: Any = None) -> Any:
+def as_frame(
+    served: Served, answer: ServedPrediction, kept: "pd.DataFrame | None" = None
+) -> "pd.DataFrame":
     """Return predictions as a frame, after the columns of the frame ``kept``."""
     import pandas as pd
 

@@ -107,7 +107,7 @@ class Served:
         if self.model.support_.given:
             self.ensemble.admitting(labels)
 
-    def pick(self, table: Mapping[str, Any]) -> Columns:
+    def pick(self, table: Mapping[str, Any]) -> dict[str, Any]:
         """Return the columns of a table that the model looks at."""
         check_names(table, [column.name for column in self.inputs])
         names = {column.name for column in self.model.inputs_ if column.kind != "identifier"}
@@ -271,7 +271,7 @@ def _joined(pieces: list[Piece]) -> Columns:
     return {name: np.concatenate([piece.columns[name] for piece in pieces]) for name in names}
 
 
-def _typical(column: Column) -> Any:
+def _typical(column: Column) -> bool | float | str | None:
     if column.kind in ("category", "text"):
         return column.categories[0] if column.categories else None
     if column.kind == "boolean":

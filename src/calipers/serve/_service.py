@@ -5,7 +5,7 @@ import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -24,6 +24,9 @@ from calipers.serve._served import Columns, Piece, Served, ServedPrediction, joi
 from calipers.serve._settings import ServerSettings
 from calipers.tables import Reserve, TableError, TableLimits
 
+if TYPE_CHECKING:
+    import pandas as pd
+
 logger = logging.getLogger(__name__)
 
 ID_HEADER = "Calipers-Prediction-Id"
@@ -40,7 +43,7 @@ class _RequestRows:
     numbers: int
     query: Query
     record: bool
-    frame: Any = None  # that the response starts with
+    frame: "pd.DataFrame | None" = None  # that the response starts with
 
 
 class Service:

@@ -209,7 +209,9 @@ def _refuse_columns(columns: list[str], expected: list[str], name: str, first: s
     raise TableError(f"has a column {extra!r}, which {first} lacks", file=name)
 
 
-def _open_bytes(name: str, stack: ExitStack, stream: Any = None) -> tuple[BinaryIO, FileFormat]:
+def _open_bytes(
+    name: str, stack: ExitStack, stream: BinaryIO | None = None
+) -> tuple[BinaryIO, FileFormat]:
     """Open a file, ``-`` or a stream, decompressed, and recognise its format."""
     raw: Any = _open_raw(name) if stream is None else io.BufferedReader(stream)
     stack.enter_context(raw)
@@ -264,5 +266,5 @@ def _open_raw(name: str) -> BinaryIO:
         raise TableError("there is no such file", file=name) from None
 
 
-def _peek(raw: Any) -> bytes:
+def _peek(raw: io.BufferedReader) -> bytes:
     return raw.peek(16)[:16]
