@@ -11,7 +11,7 @@ To add an aggregation, write an ``Aggregation`` and register it in ``AGGREGATION
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -21,6 +21,9 @@ from calipers import _checks as checks
 from calipers._blocks import sum_members
 from calipers._checks import FloatArray
 from calipers.distributions import SplitNormal, SplitNormalMixture, scale_table
+
+if TYPE_CHECKING:
+    from calipers.onnx import Graph, Value
 
 __all__ = ["AGGREGATIONS", "Aggregation", "Interval", "mean", "none", "normal", "sem", "snm", "std"]
 
@@ -50,7 +53,7 @@ class Aggregation:
     #: members=...)``, from names of values to the names of ``loc``, ``left_scale`` and
     #: ``right_scale`` of shape (members, rows), or of ``lower`` and ``upper`` of shape (rows,).
     #: Without it a model cannot be exported.
-    onnx: Callable[..., tuple[Any, ...]] | None = None
+    onnx: Callable[..., tuple["Value", ...]] | None = None
 
     def __call__(
         self, lower: ArrayLike, point: ArrayLike, upper: ArrayLike, *, coverage: float
@@ -182,8 +185,8 @@ def normal(
 
 
 def _snm_onnx(
-    graph: Any, lower: Any, point: Any, upper: Any, *, coverage: float, members: int
-) -> tuple[Any, ...]:
+    graph: "Graph", lower: "Value", point: "Value", upper: "Value", *, coverage: float, members: int
+) -> tuple["Value", ...]:
     """``SplitNormal.from_interval`` as a graph."""
     least, most = graph("Min", lower, upper), graph("Max", lower, upper)
     middle = graph("Min", graph("Max", point, least), most)
@@ -207,19 +210,27 @@ def _snm_onnx(
 
 
 def _normal_onnx(
-    graph: Any, lower: Any, point: Any, upper: Any, *, coverage: float, members: int
-) -> tuple[Any, ...]:
+    graph: "Graph", lower: "Value", point: "Value", upper: "Value", *, coverage: float, members: int
+) -> tuple["Value", ...]:
     scale = graph("Abs", upper - lower) * (0.5 / _quantile(coverage))
     return point, scale, scale
 
 
-def _mean_bounds_onnx(widening: Callable[[float, int], float]) -> Callable[..., tuple[Any, ...]]:
+def _mean_bounds_onnx(
+    widening: Callable[[float, int], float],
+) -> Callable[..., tuple["Value", ...]]:
     """``_widened`` in a graph, by ``widening(coverage, members)`` standard deviations."""
 
     def combined(
-        graph: Any, lower: Any, point: Any, upper: Any, *, coverage: float, members: int
-    ) -> tuple[Any, ...]:
-        def margin(side: Any) -> Any:
+        graph: "Graph",
+        lower: "Value",
+        point: "Value",
+        upper: "Value",
+        *,
+        coverage: float,
+        members: int,
+    ) -> tuple["Value", ...]:
+        def margin(side: "Value") -> "Value":
             deviation = side - graph.mean(side)
             variance = graph.sum(deviation * deviation) / float(max(members - 1, 1))
             return graph("Sqrt", variance) * widening(coverage, members)

@@ -14,6 +14,9 @@ from calipers.calibration._level_map import LevelMap
 from calipers.calibration._ratio import DensityRatio
 from calipers.distributions import SplitNormalMixture
 
+if TYPE_CHECKING:
+    from calipers.onnx import Graph, Parts, Value
+
 
 @dataclass(frozen=True, eq=False)
 class CalibrationRows:
@@ -90,7 +93,7 @@ class Calibrator(Protocol):
         """Whether there are enough calibration rows for the level ``p``."""
         return self.level_map().supports(p, local)
 
-    def onnx(self, graph: Any, X: Any, mixture: Any) -> tuple[Any, int] | None:
+    def onnx(self, graph: "Graph", X: "Value", mixture: "Parts") -> tuple["Value", int] | None:
         """Form in an ONNX graph: ``local`` of each row there, and the number of its values.
 
         These are 0, 1 and so on. ``graph`` is the ``Graph`` of ``calipers.onnx``, ``X`` the encoded

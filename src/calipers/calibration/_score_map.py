@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -25,6 +25,9 @@ from calipers.calibration._level_map import Pieces
 from calipers.calibration._protocol import CalibrationRows, Calibrator
 from calipers.calibration._ratio import DensityRatio
 from calipers.distributions import SplitNormalMixture
+
+if TYPE_CHECKING:
+    from calipers.onnx import Graph, Parts, Value
 
 # Levels this close to one half belong to no strict knot but the median.
 MIDDLE = 1e-3
@@ -173,7 +176,7 @@ class Calibration(Calibrator):
         """Weights of the rows ``X``; None if all have the expected weight."""
         return None if self.row_weight is None else checks.scale("row_weights", self.row_weight(X))
 
-    def onnx(self, graph: Any, X: Any, mixture: Any) -> None:
+    def onnx(self, graph: "Graph", X: "Value", mixture: "Parts") -> None:
         """One map serves all rows, or there is no form (ValueError)."""
         if self.row_weight is not None:
             raise ValueError(

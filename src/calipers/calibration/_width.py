@@ -16,7 +16,7 @@ it is kept only where these cross-fitted scores have better intervals with it th
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -32,6 +32,9 @@ from calipers.calibration._protocol import CalibrationRows, Calibrator
 from calipers.calibration._score_map import Calibration
 from calipers.distributions import Distribution, SplitNormalMixture
 from calipers.metrics import interval_score
+
+if TYPE_CHECKING:
+    from calipers.onnx import Graph, Parts, Value
 
 # Minimum rows per bin, maximum and minimum number of bins: with fewer than 500 rows the correction
 # measured no better than none.
@@ -152,7 +155,7 @@ class WidthCalibration(Calibrator):
     def supports(self, p: ArrayLike, step: ArrayLike | None = None) -> BoolArray:
         return np.zeros(np.shape(p), np.bool_)  # the map after this one decides what is supported
 
-    def onnx(self, graph: Any, X: Any, mixture: Any) -> tuple[Any, int]:
+    def onnx(self, graph: "Graph", X: "Value", mixture: "Parts") -> tuple["Value", int]:
         """Number of each row's step in an ONNX graph, and the number of steps."""
         beyond = graph("GreaterOrEqual", mixture.log_width(), self.edges)
         return graph.count(beyond, 1), len(self.factor)

@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -10,6 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calipers.distributions import SplitNormal, SplitNormalMixture
+
+if TYPE_CHECKING:
+    from calipers.onnx import Graph, Value
 
 Array = Any
 Values = dict[str, NDArray[np.float64]]
@@ -72,7 +75,7 @@ class Head(ABC):
         """``(lower, point, upper)`` of a coverage from the parameters; traced by JAX."""
 
     @abstractmethod
-    def onnx(self, graph: Any, *raw: str) -> list[str]:
+    def onnx(self, graph: "Graph", *raw: "Value") -> list["Value"]:
         """``parameters`` in a ``calipers.onnx`` graph, from and to names of values."""
 
     def with_components(self, count: int) -> "Head":
@@ -112,7 +115,7 @@ class Head(ABC):
 class Arithmetic(Head):
     """A head of sums, products and the functions below, whose ONNX form follows from them."""
 
-    def onnx(self, graph: Any, *raw: Any) -> list[Any]:
+    def onnx(self, graph: "Graph", *raw: "Value") -> list["Value"]:
         return list(self.parameters(raw))
 
 
@@ -143,7 +146,7 @@ def _is_symbol(raw: object) -> bool:
     return isinstance(raw, str)
 
 
-def _softmax(raw: Sequence[Any]) -> list[Any]:
+def _softmax(raw: Sequence["Value"]) -> list["Value"]:
     graph = raw[0].graph
     stacked = graph("Concat", *(graph.unsqueezed(symbol, 0) for symbol in raw), axis=0)
     soft = graph("Softmax", stacked, axis=0)

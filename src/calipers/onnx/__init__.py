@@ -41,9 +41,16 @@ from calipers.aggregation import AGGREGATIONS
 from calipers.calibration import infinite_reason
 from calipers.ensemble import Ensemble
 from calipers.onnx import _quantiles as quantiles
-from calipers.onnx._graph import OPSET, OPSET_OF_WORDS, TYPES, Graph, Value, array_info
+from calipers.onnx._graph import (
+    OPSET,
+    OPSET_OF_WORDS,
+    TYPES,
+    Graph as Graph,
+    Value as Value,
+    array_info,
+)
 from calipers.onnx._network_graph import OUTPUTS, columns, has_words, matrix, parameters, with_trees
-from calipers.onnx._quantiles import Parts, in_own_unit, lower_quantile, upper_quantile
+from calipers.onnx._quantiles import Parts as Parts, in_own_unit, lower_quantile, upper_quantile
 from calipers.prediction import Query
 from calipers.preprocessing import Forest, TableEncoder
 from calipers.storage import versions

@@ -1,8 +1,10 @@
 """A builder of ONNX graphs, in which nodes are written like formulas."""
 
+from collections.abc import Sequence
 from typing import Any, Self
 
 import numpy as np
+from numpy.typing import ArrayLike, DTypeLike
 from onnx import (
     GraphProto,
     ModelProto,
@@ -32,22 +34,22 @@ class Value(str):
         value.graph, value.single = graph, single
         return value
 
-    def __add__(self, other: Any) -> "Value":
+    def __add__(self, other: ArrayLike) -> "Value":
         return self.graph("Add", self, other)
 
-    def __sub__(self, other: Any) -> "Value":
+    def __sub__(self, other: ArrayLike) -> "Value":
         return self.graph("Sub", self, other)
 
-    def __rsub__(self, other: Any) -> "Value":
+    def __rsub__(self, other: ArrayLike) -> "Value":
         return self.graph("Sub", other, self)
 
     def __mul__(self, other: Any) -> "Value":
         return self.graph("Mul", self, other)
 
-    def __truediv__(self, other: Any) -> "Value":
+    def __truediv__(self, other: ArrayLike) -> "Value":
         return self.graph("Div", self, other)
 
-    def __rtruediv__(self, other: Any) -> "Value":
+    def __rtruediv__(self, other: ArrayLike) -> "Value":
         return self.graph("Div", other, self)
 
     def __neg__(self) -> "Value":
@@ -76,7 +78,7 @@ class Graph:
     def _name(self) -> str:
         return f"{self.prefix}{len(self.nodes) + len(self.constants)}"
 
-    def __call__(self, kind: str, *inputs: Any, **attributes: Any) -> Value:
+    def __call__(self, kind: str, *inputs: ArrayLike, **attributes: Any) -> Value:
         """Add a node with one output.
 
         Inputs that are not names of values are numbers, in the precision of the values.
@@ -88,12 +90,12 @@ class Graph:
         self.nodes.append(helper.make_node(kind, names, [name], name, **attributes))
         return Value(name, self, single)
 
-    def constant(self, value: Any, dtype: Any = np.float64) -> Value:
+    def constant(self, value: ArrayLike, dtype: DTypeLike = np.float64) -> Value:
         name = self._name()
         self.constants.append(numpy_helper.from_array(np.asarray(value, dtype), name))
         return Value(name, self, dtype is np.float32)
 
-    def single(self, value: Any) -> Value:
+    def single(self, value: ArrayLike) -> Value:
         """Add a constant in single precision, in which networks compute."""
         return self.constant(value, np.float32)
 
@@ -140,7 +142,9 @@ class Graph:
         """Give a value the name of an output."""
         self.nodes.append(helper.make_node("Identity", [value], [name], name))
 
-    def repeat(self, times: int, states: dict[Value, Value], body: "Graph", results: Any) -> Any:
+    def repeat(
+        self, times: int, states: dict[Value, Value], body: "Graph", results: Sequence[Value]
+    ) -> list[Value]:
         """Run ``body`` a number of times, and return the names of the final states.
 
         ``states`` maps names of double precision values within the body to their initial values;

@@ -8,7 +8,7 @@ scale is applied in double precision again.
 """
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from onnx import TensorProto, ValueInfoProto, helper
@@ -28,6 +28,9 @@ from calipers.preprocessing import (
     TextEncoder,
     word_pattern,
 )
+
+if TYPE_CHECKING:
+    import equinox as eqx
 
 OUTPUTS = ("point", "lower", "upper")
 _ASINH_LIMIT = 1e150  # where inputs of asinh are clipped, since squares of larger numbers overflow
@@ -207,7 +210,7 @@ def _of_bank(graph: Graph, bank: Bank, inputs: Value) -> dict[str, Value]:
     return result
 
 
-def _module(graph: Graph, module: Any, x: Value) -> Value:
+def _module(graph: Graph, module: "eqx.Module", x: Value) -> Value:
     """Rows of shape (members or 1, rows, inputs) through a module with a leading members axis."""
     if isinstance(module, networks.AroundPoint):
         return _module(graph, module.network, x)

@@ -6,9 +6,10 @@ The graph contains these levels and solves for the quantiles by bisection in dou
 between bounds that certainly enclose them.
 """
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.special import ndtr, ndtri
 
 from calipers.distributions import HALF_NORMAL, Support, TargetMap
@@ -76,7 +77,7 @@ def _mean(graph: Graph, values: Value, weight: Value | None) -> Value:
     return graph.sum(weight * values) if weight else graph.mean(values)
 
 
-def lower_quantile(graph: Graph, score: Any, parts: Parts, step: str | None = None) -> Value:
+def lower_quantile(graph: Graph, score: ArrayLike, parts: Parts, step: str | None = None) -> Value:
     """Quantiles of mixtures, (levels, rows), at levels given as normal scores.
 
     Scores broadcast against (levels, rows); with ``step``, the index of the step that each row is
@@ -85,7 +86,7 @@ def lower_quantile(graph: Graph, score: Any, parts: Parts, step: str | None = No
     loc, left, right, _ = parts
     level = ndtr(np.asarray(score, dtype=np.float64))
 
-    def by_row(table: Any) -> Value:
+    def by_row(table: ArrayLike) -> Value:
         return graph.constant(table) if step is None else graph("Gather", table, step, axis=1)
 
     below, above = left * by_row(ndtri(level / 2)), right * by_row(-ndtri((1 - level) / 2))
@@ -101,7 +102,7 @@ def lower_quantile(graph: Graph, score: Any, parts: Parts, step: str | None = No
     return (low + high) * 0.5
 
 
-def upper_quantile(graph: Graph, score: Any, parts: Parts, step: str | None = None) -> Value:
+def upper_quantile(graph: Graph, score: ArrayLike, parts: Parts, step: str | None = None) -> Value:
     """The same for upper tails: by the mirror image, so that small tails keep their digits."""
     mirrored = Parts(-parts.loc, parts.right, parts.left, parts.weight)
     return -lower_quantile(graph, -np.asarray(score), mirrored, step)
