@@ -9,7 +9,7 @@ import sys
 import warnings
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -17,6 +17,12 @@ from numpy.typing import ArrayLike, NDArray
 FloatArray = NDArray[np.float64]
 BoolArray = NDArray[np.bool_]
 IntArray = NDArray[np.intp]
+Float32Array = NDArray[np.float32]
+AnyFloatArray = NDArray[np.floating[Any]]  # of any precision
+AnyIntArray = NDArray[np.integer[Any]]  # of any size
+
+Array: TypeAlias = Any
+"""An array of NumPy, JAX or PyTorch, or a value of an ONNX graph; they have no common type."""
 
 _LARGEST = float(np.finfo(np.float64).max)
 

@@ -7,13 +7,12 @@ hundred samples of Student's t with two degrees of freedom has such a value, and
 sample with lighter tails.
 """
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
-FloatArray = NDArray[np.floating[Any]]
-BoolArray = NDArray[np.bool_]
+if TYPE_CHECKING:
+    from calipers._checks import AnyFloatArray, BoolArray
 
 FAR_TARGETS = (
     "networks are not trained on such rows, but calibration uses them, so intervals of high "
@@ -30,7 +29,7 @@ _NEIGHBOURS, _MOST_CHECKED, _ROWS = 3, 50, 50_000
 _EXPLAINED = 0.4  # fraction of outlying rows with outlying neighbours: inputs then explain them
 
 
-def outlying_values(values: FloatArray) -> BoolArray:
+def outlying_values(values: "AnyFloatArray") -> "BoolArray":
     """Mask of values so far from all others that they are likely to be errors.
 
     >>> values = np.random.default_rng(0).normal(size=300)
@@ -45,7 +44,7 @@ def outlying_values(values: FloatArray) -> BoolArray:
     return outlying if outlying.mean() <= _MOST else np.zeros(len(values), dtype=bool)
 
 
-def outlier_limits(values: FloatArray, count: int) -> tuple[float, float]:
+def outlier_limits(values: "AnyFloatArray", count: int) -> tuple[float, float]:
     """Limits beyond which one of ``count`` values like these is likely to be an error.
 
     >>> low, high = outlier_limits(np.random.default_rng(0).normal(size=1000), 10**7)
@@ -67,7 +66,7 @@ def outlier_limits(values: FloatArray, count: int) -> tuple[float, float]:
         return float((median - reach) * peak), float((median + reach) * peak)
 
 
-def ordinary_limits(columns: FloatArray) -> tuple[FloatArray, FloatArray] | None:
+def ordinary_limits(columns: "AnyFloatArray") -> "tuple[AnyFloatArray, AnyFloatArray] | None":
     """Smallest and largest value of each column without errors; None if there are no errors.
 
     >>> columns = np.random.default_rng(0).uniform(size=(100, 2))
@@ -85,7 +84,7 @@ def ordinary_limits(columns: FloatArray) -> tuple[FloatArray, FloatArray] | None
     return low, high
 
 
-def outlying_targets(X: FloatArray, y: FloatArray) -> BoolArray:
+def outlying_targets(X: "AnyFloatArray", y: "AnyFloatArray") -> "BoolArray":
     """Mask of targets that are likely to be errors: outliers that the inputs do not explain.
 
     If many rows with outlying targets are neighbours of each other, the inputs explain the targets,
@@ -97,7 +96,7 @@ def outlying_targets(X: FloatArray, y: FloatArray) -> BoolArray:
     return outlying
 
 
-def _with_outlying_neighbours(X: FloatArray, outlying: BoolArray) -> float:
+def _with_outlying_neighbours(X: "AnyFloatArray", outlying: "BoolArray") -> float:
     """Fraction of outlying rows that have another one among their nearest neighbours."""
     step = len(X) // _ROWS + 1
     X, outlying = X[::step], outlying[::step]

@@ -18,8 +18,6 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils._param_validation import Interval as Within, StrOptions
 
-Array = Any
-
 _ROWS_PER_FREQUENCY = 3  # per input: few rows cannot tell which of many frequencies matter
 _ROWS_PER_INPUT = 100  # with at least this many, cosines start at full amplitude
 _MOST_FREQUENCIES = 512  # of all inputs together, which bounds the cost of wide tables
@@ -33,7 +31,7 @@ SEGMENT_AMPLITUDE = 0.5  # initial amplitude of segments, relative to that of co
 # Standard deviation of the frequencies of smooth networks, and factor of their amplitudes.
 SPREAD, AMPLITUDE = 0.15, 0.125
 
-ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
+ACTIVATIONS: dict[str, Callable[[jax.Array], jax.Array]] = {
     "relu": jax.nn.relu,
     "silu": jax.nn.silu,
     "gelu": jax.nn.gelu,
@@ -49,7 +47,7 @@ class Network(Protocol):
     ``(out_size,)``.
     """
 
-    def __call__(self, in_size: int, out_size: int, *, key: Array) -> eqx.Module:
+    def __call__(self, in_size: int, out_size: int, *, key: jax.Array) -> eqx.Module:
         """Make a freshly initialised module."""
 
 
@@ -60,15 +58,15 @@ class Linear(eqx.Module):
     fastest on a CPU.
     """
 
-    weight: Array
-    bias: Array
+    weight: jax.Array
+    bias: jax.Array
 
-    def __init__(self, in_size: int, out_size: int, *, key: Array) -> None:
+    def __init__(self, in_size: int, out_size: int, *, key: jax.Array) -> None:
         limit = (6 / (in_size + out_size)) ** 0.5
         self.weight = jax.random.uniform(key, (in_size, out_size), minval=-limit, maxval=limit)
         self.bias = jnp.zeros(out_size)
 
-    def __call__(self, x: Array) -> Array:
+    def __call__(self, x: jax.Array) -> jax.Array:
         """Map one row."""
         return x @ self.weight + self.bias
 
@@ -79,18 +77,18 @@ class Perceptron(eqx.Module):
     layers: tuple[Linear, ...]
     activation: str = eqx.field(static=True)
 
-    def __call__(self, x: Array) -> Array:
+    def __call__(self, x: jax.Array) -> jax.Array:
         """Map one row."""
         return self.after_first(self.layers[0](x))
 
-    def after_first(self, x: Array) -> Array:
+    def after_first(self, x: jax.Array) -> jax.Array:
         """Map the output of the first layer for one row."""
         for layer in self.layers[1:]:
             x = layer(ACTIVATIONS[self.activation](x))
         return x
 
 
-def cosine_of_turns(turns: Array) -> Array:
+def cosine_of_turns(turns: jax.Array) -> jax.Array:
     """Cosine of an angle in full turns, accurate to 2e-7.
 
     ``jnp.cos`` also reduces huge angles exactly, which a CPU does one number at a time.
@@ -103,7 +101,7 @@ def cosine_of_turns(turns: Array) -> Array:
     """
     quarter = jnp.abs(turns - jnp.round(turns)) - 0.25
     square = quarter * quarter
-    polynomial: Array | float = _SINE[-1]
+    polynomial: jax.Array | float = _SINE[-1]
     for coefficient in _SINE[-2::-1]:
         polynomial = polynomial * square + coefficient
     return quarter * polynomial
@@ -119,9 +117,9 @@ class Periodic(eqx.Module):
     keeps outliers near the other rows.
     """
 
-    frequency: Array
-    phase: Array
-    amplitude: Array
+    frequency: jax.Array
+    phase: jax.Array
+    amplitude: jax.Array
     columns: tuple[int, ...] = eqx.field(static=True)
     clip: float = eqx.field(static=True)
 
@@ -133,7 +131,7 @@ class Periodic(eqx.Module):
         spread: float,
         amplitude: float,
         clip: float,
-        key: Array,
+        key: jax.Array,
     ) -> None:
         first, second = jax.random.split(key)
         self.frequency = spread * jax.random.normal(first, (len(columns), count))
@@ -142,7 +140,7 @@ class Periodic(eqx.Module):
         self.columns = columns
         self.clip = clip
 
-    def __call__(self, x: Array) -> Array:
+    def __call__(self, x: jax.Array) -> jax.Array:
         """Map one row of ``in_size`` to ``in_size + len(columns) * count``."""
         x = x / jnp.sqrt(1 + (x / self.clip) ** 2)
         selected = x[jnp.array(self.columns, dtype=int)]
@@ -158,8 +156,8 @@ class PiecewiseLinear(eqx.Module):
     width 0, which pads inputs with fewer distinct knots, is encoded as 0.
     """
 
-    knots: Array  # flat, since weight decay applies to matrices
-    amplitude: Array
+    knots: jax.Array  # flat, since weight decay applies to matrices
+    amplitude: jax.Array
     columns: tuple[int, ...] = eqx.field(static=True)
 
     def __init__(self, columns: tuple[int, ...], bins: int, *, amplitude: float) -> None:
@@ -172,7 +170,7 @@ class PiecewiseLinear(eqx.Module):
         """Number of segments per input."""
         return self.knots.shape[-1] // len(self.columns) - 1
 
-    def filled(self, x: Array) -> Array:
+    def filled(self, x: jax.Array) -> jax.Array:
         """Fraction of each segment that lies below the input, from 0 to 1."""
         knots = jax.lax.stop_gradient(self.knots).reshape(len(self.columns), -1)
         width = knots[:, 1:] - knots[:, :-1]
@@ -187,14 +185,14 @@ class EmbeddedPerceptron(eqx.Module):
     embedding: Periodic
     perceptron: Perceptron
     segments: PiecewiseLinear | None = None
-    skip: Array | None = None  # weights of the last input in the outputs
+    skip: jax.Array | None = None  # weights of the last input in the outputs
 
-    def __call__(self, x: Array) -> Array:
+    def __call__(self, x: jax.Array) -> jax.Array:
         """Map one row."""
         raw = self._over_embeddings(x)
         return raw if self.skip is None else raw + self.skip * x[-1]
 
-    def _over_embeddings(self, x: Array) -> Array:
+    def _over_embeddings(self, x: jax.Array) -> jax.Array:
         embedded = self.embedding(x)
         if self.segments is None:
             return self.perceptron(embedded)
@@ -243,7 +241,7 @@ class DenseFactory:
         return self.frequencies is not None
 
     def __call__(
-        self, in_size: int, out_size: int, *, key: Array
+        self, in_size: int, out_size: int, *, key: jax.Array
     ) -> "Perceptron | EmbeddedPerceptron":
         """Make a network; ``key`` seeds its weights."""
         if self.frequencies is None:
@@ -284,11 +282,11 @@ class DenseFactory:
                 column[: len(kept)] = kept
         return knots.ravel()
 
-    def with_knots(self, module: Any, knots: Array) -> Any:
+    def with_knots(self, module: Any, knots: jax.Array) -> Any:
         """Return a network of this factory with these knots."""
         return eqx.tree_at(lambda network: network.segments.knots, module, knots)
 
-    def _perceptron(self, in_size: int, out_size: int, key: Array) -> Perceptron:
+    def _perceptron(self, in_size: int, out_size: int, key: jax.Array) -> Perceptron:
         sizes = (in_size, *self.hidden_layers, out_size)
         keys = jax.random.split(key, len(sizes) - 1)
         layers = tuple(
@@ -418,7 +416,7 @@ class AroundPoint(eqx.Module):
     point_at: int = eqx.field(static=True)
     reach: float = eqx.field(static=True)
 
-    def __call__(self, x: Array) -> Array:
+    def __call__(self, x: jax.Array) -> jax.Array:
         """Map one row."""
         raw = self.network(x)  # type: ignore[operator]
         return raw.at[self.point_at].set(self.reach * jnp.tanh(raw[self.point_at]))
@@ -441,7 +439,7 @@ class Around:
     #: Largest distance of the point from the given one, in units of the target; 0 keeps it.
     reach: float = 0.0
 
-    def __call__(self, in_size: int, out_size: int, *, key: Array) -> AroundPoint:
+    def __call__(self, in_size: int, out_size: int, *, key: jax.Array) -> AroundPoint:
         """Make a network; ``key`` seeds its weights."""
         return AroundPoint(self.network(in_size, out_size, key=key), self.point_at, self.reach)
 
@@ -449,7 +447,7 @@ class Around:
         """Knots for a network trained on these standardised rows; None if it has no segments."""
         return self.network.knots(inputs) if hasattr(self.network, "knots") else None
 
-    def with_knots(self, module: AroundPoint, knots: Array) -> AroundPoint:
+    def with_knots(self, module: AroundPoint, knots: jax.Array) -> AroundPoint:
         """Return a network of this factory with these knots."""
         inner = self.network.with_knots(module.network, knots)  # type: ignore[attr-defined]
         return AroundPoint(inner, module.point_at, module.reach)

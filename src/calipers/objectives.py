@@ -15,10 +15,9 @@ from sklearn.base import BaseEstimator
 from sklearn.utils._param_validation import Interval as Within, StrOptions
 
 from calipers import losses
+from calipers._checks import Array
 from calipers.distributions import TARGET_MAPS
 from calipers.heads import HEADS
-
-Array = Any
 
 _NOT_NEGATIVE = Within(Real, 0, None, closed="left")
 _POSITIVE = Within(Real, 0, None, closed="neither")

@@ -39,6 +39,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from calipers._checks import AnyFloatArray, FloatArray
+
 try:
     import torch
 except ImportError as error:
@@ -48,9 +50,6 @@ from calipers._checks import warn
 from calipers.regressor import IntervalRegressor
 
 __all__ = ["TorchPoints", "load", "upgrade"]
-
-FloatArray = NDArray[np.floating[Any]]
-Doubles = NDArray[np.float64]
 
 _BLOCK = 8192  # rows that pass through a network at a time
 _FORWARD = threading.Lock()  # a hook sees every forward pass, so there must be one at a time
@@ -67,7 +66,7 @@ class TorchPoints:
     features: bool = True
     held_out: NDArray[np.intp] | None = None  #: See ``calipers.bank.Points``.
 
-    def __call__(self, inputs: FloatArray) -> tuple[Doubles, FloatArray]:
+    def __call__(self, inputs: AnyFloatArray) -> tuple[FloatArray, AnyFloatArray]:
         """Point predictions of shape (members, rows), and the inputs of the heads."""
         starts = range(0, max(len(inputs), 1), _BLOCK)
         parts = [
@@ -84,7 +83,7 @@ class TorchPoints:
         """Select some of the members."""
         return replace(self, members=self.members[index])
 
-    def _forward(self, network: Any, block: FloatArray) -> tuple[Doubles, Doubles]:
+    def _forward(self, network: Any, block: AnyFloatArray) -> tuple[FloatArray, FloatArray]:
         like = next(iter(network.parameters()), torch.zeros(1))
         rows = torch.as_tensor(np.ascontiguousarray(block)).to(like.device, like.dtype)
         layer_inputs: list[Any] = []
@@ -237,7 +236,7 @@ def load(
     folder: str | os.PathLike[str],
     network: Any,
     *,
-    row_weight: Callable[[Doubles], Doubles] | None = None,
+    row_weight: Callable[[FloatArray], FloatArray] | None = None,
 ) -> IntervalRegressor:
     """Load a model that ``upgrade`` made and ``save`` wrote.
 
@@ -292,7 +291,7 @@ def _known_folds(held_out: Any, networks: int, rows: int) -> NDArray[np.intp]:
     return fold_of.astype(np.intp)
 
 
-def _checked(point: Any, rows: int) -> Doubles:
+def _checked(point: Any, rows: int) -> FloatArray:
     """Validate the output of a network, and return it as an array of shape (rows,)."""
     if not isinstance(point, torch.Tensor) or tuple(point.shape) not in {(rows,), (rows, 1)}:
         shape = getattr(point, "shape", type(point).__name__)
@@ -315,7 +314,7 @@ def _as_rows(values: Any) -> Any:
     return _numbers(values) if isinstance(values, torch.Tensor) else values
 
 
-def _numbers(tensor: Any) -> Doubles:
+def _numbers(tensor: Any) -> FloatArray:
     return tensor.detach().to("cpu", torch.float64).numpy()
 
 

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import check_random_state
 
-from calipers._checks import FloatArray, warn
+from calipers._checks import Float32Array, FloatArray, warn
 from calipers._estimator.candidates import FOLDS, choose_shape, has_choice
 from calipers._estimator.fitting import ensemble_of, warn_of_infinite
 from calipers._estimator.model import Model
@@ -41,8 +41,6 @@ _SAMPLE = 170_000  # rows in memory, at most
 _CALIBRATION, _VALIDATION = 0.3, 0.12  # fractions of the sample
 _FEWEST = 1000  # rows to learn the encoding from, if there are that many
 _NAMED = 10  # rows that a warning lists
-
-Float32Array = NDArray[np.float32]
 
 
 class Scale(NamedTuple):

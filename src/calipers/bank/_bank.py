@@ -10,13 +10,14 @@ import joblib
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from calipers._checks import AnyFloatArray, AnyIntArray
 from calipers._process import before_computing
 from calipers.bank._cache import compiled
 from calipers.bank._dense import NETWORKS, Dense
-from calipers.bank._lanes import Scaling, Tree
+from calipers.bank._lanes import PyTree, Scaling
 from calipers.bank._program import Program
 from calipers.bank._run import History
-from calipers.bank._shared_rows import FloatArray, IntArray, scaled_inputs
+from calipers.bank._shared_rows import scaled_inputs
 
 BLOCK = 8192  # rows handed to a compiled program at a time
 _FEW_ROWS = 4096  # for up to this many rows, more networks should share the overhead of a step
@@ -28,12 +29,12 @@ class Bank:
     """Trained networks of one program."""
 
     program: Program  #: What the networks have in common.
-    weights: list[FloatArray]  #: Their weights, with the networks along the first axis.
+    weights: list[AnyFloatArray]  #: Their weights, with the networks along the first axis.
     scaling: Scaling  #: Each network's own scaling, with the networks along the first axis.
     units: Scaling  #: Units of the table they were trained on.
-    numbers: IntArray  #: Number of the plan of each network.
-    seeds: IntArray  #: The seed that each network was trained with, after retries.
-    failures: IntArray  #: How many attempts at each network failed before it succeeded.
+    numbers: AnyIntArray  #: Number of the plan of each network.
+    seeds: AnyIntArray  #: The seed that each network was trained with, after retries.
+    failures: AnyIntArray  #: How many attempts at each network failed before it succeeded.
     histories: list[History]  #: The measures of each epoch, in the unit of the target.
     #: Which networks had not finished training when the time was up.
     out_of_time: NDArray[np.bool_]
@@ -76,15 +77,15 @@ class Bank:
             [result for bank in banks for result in bank.examined],
         )
 
-    def weights_of(self, number: int | slice | IntArray) -> list[FloatArray]:
+    def weights_of(self, number: int | slice | AnyIntArray) -> list[AnyFloatArray]:
         """Weights of a network, to train it further, or of several."""
         return [leaf[number] for leaf in self.weights]
 
-    def scaling_of(self, number: int | slice | IntArray) -> Scaling:
+    def scaling_of(self, number: int | slice | AnyIntArray) -> Scaling:
         """Scaling of a network, or of several."""
         return Scaling(*(part[number] for part in self.scaling))
 
-    def predict(self, inputs: FloatArray) -> dict[str, NDArray[np.float64]]:
+    def predict(self, inputs: AnyFloatArray) -> dict[str, NDArray[np.float64]]:
         """Every network's parameters for every row: the head's fields, each (networks, rows).
 
         Inputs are finite and in the units of the data; predicted locations and scales are in the
@@ -101,7 +102,7 @@ class Bank:
         return {name: values[:, i] for i, name in enumerate(fields)}
 
     @cached_property
-    def _unscaling(self) -> tuple[FloatArray, FloatArray]:
+    def _unscaling(self) -> tuple[AnyFloatArray, AnyFloatArray]:
         """The factor and offset that turn the networks' parameters into the target's unit."""
         scale = self.scaling.target_scale * self.units.target_scale
         center = self.scaling.target_center * self.units.target_scale + self.units.target_center
@@ -111,7 +112,7 @@ class Bank:
         factor = np.where(is_fraction, 1.0, scale[:, None])[:, :, None]
         return factor, (center[:, None] * is_location)[:, :, None]
 
-    def forward(self, block: FloatArray) -> NDArray[np.float32]:
+    def forward(self, block: AnyFloatArray) -> NDArray[np.float32]:
         """Parameters of up to ``BLOCK`` standardised rows, as (networks, fields, rows)."""
         if self._dense is not None:
             return np.concatenate([dense(block) for dense in self._dense])
@@ -141,7 +142,7 @@ class Bank:
         return groups
 
     @cached_property
-    def _chunks(self) -> list[tuple[Tree, Scaling]]:
+    def _chunks(self) -> list[tuple[PyTree, Scaling]]:
         """Weights and scalings of the networks that share a call of the program."""
         lanes = lane_count(self.program, len(self))
         chunks = []

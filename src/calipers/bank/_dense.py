@@ -17,9 +17,9 @@ from typing import Any, Self
 import jax
 import jax.numpy as jnp
 import numpy as np
-from numpy.typing import NDArray
 
-from calipers.bank._lanes import Scaling, Tree
+from calipers._checks import Float32Array
+from calipers.bank._lanes import PyTree, Scaling
 from calipers.heads import Head
 from calipers.networks import (
     ACTIVATIONS,
@@ -29,8 +29,6 @@ from calipers.networks import (
     PiecewiseLinear,
 )
 
-Single = NDArray[np.float32]
-
 NETWORKS = 20  # evaluated at a time, which bounds memory
 TILE = 8  # rows multiplied at a time: a single row costs as much as 8
 _TOGETHER = 1024  # rows times networks whose hidden units stay within a core's cache
@@ -39,14 +37,14 @@ _ONE_THREAD = 2**18  # largest m * n * k of a matrix product that OpenBLAS runs 
 _QUIETLY = np.errstate(over="ignore", invalid="ignore")
 
 
-def _silu(x: Single, gate: Single) -> None:
+def _silu(x: Float32Array, gate: Float32Array) -> None:
     """``2 * x / (1 + exp(-2 * x))``: the caller passes half of the argument."""
     np.tanh(x, out=gate)
     gate *= x
     x += gate
 
 
-def _gelu(x: Single, gate: Single) -> None:
+def _gelu(x: Float32Array, gate: Float32Array) -> None:
     np.multiply(x, x, out=gate)
     gate *= np.float32(0.044715)
     gate += 1
@@ -58,7 +56,7 @@ def _gelu(x: Single, gate: Single) -> None:
     x += gate
 
 
-_IN_PLACE: dict[Callable[..., Any], tuple[Callable[[Single, Single], Any], float]] = {
+_IN_PLACE: dict[Callable[..., Any], tuple[Callable[[Float32Array, Float32Array], Any], float]] = {
     jax.nn.relu: (lambda x, _: np.maximum(x, 0, out=x), 1.0),
     jnp.tanh: (lambda x, _: np.tanh(x, out=x), 1.0),
     jax.nn.silu: (_silu, 0.5),
@@ -77,7 +75,7 @@ class _Buffers:
     def __init__(self, size: int) -> None:
         self._arrays = [np.empty(size, np.float32) for _ in range(3)]
 
-    def array(self, *shape: int) -> Single:
+    def array(self, *shape: int) -> Float32Array:
         """An array that shares no memory with the two returned before."""
         self._arrays.append(self._arrays.pop(0))
         return self._arrays[-1][: math.prod(shape)].reshape(shape)
@@ -86,8 +84,10 @@ class _Buffers:
 class _Layer:
     """An affine map for each network, applied in tiles of rows, and an activation."""
 
-    def __init__(self, weight: Single, bias: Single, activation: str | None = None) -> None:
-        self.activate: Callable[[Single, Single], Any] | None = None
+    def __init__(
+        self, weight: Float32Array, bias: Float32Array, activation: str | None = None
+    ) -> None:
+        self.activate: Callable[[Float32Array, Float32Array], Any] | None = None
         if activation is not None:
             function = ACTIVATIONS[activation]  # that a user has added may not be hashable
             forms = [form for known, form in _IN_PLACE.items() if known is function]
@@ -102,7 +102,7 @@ class _Layer:
         self.weights = [np.ascontiguousarray(weight[:, None, :, part]) for part in self.units]
         self.bias = np.repeat(bias[:, None, None], TILE, axis=2)  # whole tiles make loops longer
 
-    def __call__(self, x: Single, which: slice, buffers: _Buffers) -> Single:
+    def __call__(self, x: Float32Array, which: slice, buffers: _Buffers) -> Float32Array:
         networks, rows, inputs = x.shape
         tiles = x.reshape(networks, -1, TILE, inputs)
         result = buffers.array(networks, rows // TILE, TILE, self.outputs)
@@ -124,7 +124,7 @@ class _Segments:
         self.left, width = knots[..., :-1], np.diff(knots)
         self.slope = np.where(width > 0, 1 / np.where(width > 0, width, 1), 0).astype(np.float32)
 
-    def __call__(self, x: Single, which: slice) -> Single:
+    def __call__(self, x: Float32Array, which: slice) -> Float32Array:
         filled = x[..., self.columns, None] - self.left[which]
         filled *= self.slope[which]
         return np.clip(filled, 0, 1, out=filled).reshape(*x.shape[:2], -1)
@@ -150,7 +150,7 @@ class _Embedding:
             amplitudes.append(np.repeat(np.asarray(network.segments.amplitude), bins, axis=1))
         self.amplitude = np.concatenate(amplitudes, axis=1)[..., None]
 
-    def __call__(self, x: Single, which: slice, buffers: _Buffers) -> Single:
+    def __call__(self, x: Float32Array, which: slice, buffers: _Buffers) -> Float32Array:
         networks, rows, inputs = x.shape
         cosines = slice(inputs, inputs + self.angles.outputs)
         root = np.square(x / self.clip)
@@ -167,7 +167,7 @@ class _Embedding:
 class Dense:
     """Networks of the library's own classes, ready to predict in NumPy."""
 
-    def __init__(self, network: Tree, scaling: Scaling, head: Head) -> None:
+    def __init__(self, network: PyTree, scaling: Scaling, head: Head) -> None:
         self.head = head
         self.networks, self.inputs = scaling.input_center.shape
         # Repeated for a whole tile, like biases, which makes loops longer.
@@ -179,7 +179,7 @@ class Dense:
         if type(network) is AroundPoint:
             self.around, network = network, network.network
         self.embedding: _Embedding | None = None
-        self.skip: Single | None = None
+        self.skip: Float32Array | None = None
         if type(network) is EmbeddedPerceptron:
             self.embedding = _Embedding(network, self.inputs)
             if network.skip is not None:
@@ -200,7 +200,7 @@ class Dense:
 
     @classmethod
     @_QUIETLY
-    def of(cls, network: Tree, scaling: Scaling, head: Head) -> Self | None:
+    def of(cls, network: PyTree, scaling: Scaling, head: Head) -> Self | None:
         """The networks in NumPy, or None if they or their head have no such form.
 
         Also None if this machine's BLAS adds up in an order that depends on a row's position in
@@ -217,13 +217,13 @@ class Dense:
         return dense if np.array_equal(raw, np.broadcast_to(raw[:, :1], raw.shape)) else None
 
     @_QUIETLY
-    def __call__(self, rows: Single) -> Single:
+    def __call__(self, rows: Float32Array) -> Float32Array:
         """Parameters of standardised rows, as (networks, fields, rows)."""
         padded = np.zeros((-(-len(rows) // TILE) * TILE, rows.shape[1]), np.float32)
         padded[: len(rows)] = rows
         return np.stack(self.head.parameters(self._raw(padded)), axis=1)[..., : len(rows)]
 
-    def _raw(self, rows: Single) -> Single:
+    def _raw(self, rows: Float32Array) -> Float32Array:
         """Outputs of the networks for rows whose number is a multiple of ``TILE``."""
         networks, count = self.networks, len(rows)
         raw = np.empty((networks, count, self.layers[-1].outputs), np.float32)
@@ -240,7 +240,7 @@ class Dense:
             point[...] = np.float32(self.around.reach) * np.tanh(point)
         return raw
 
-    def _outputs(self, rows: Single, which: slice, buffers: _Buffers) -> Single:
+    def _outputs(self, rows: Float32Array, which: slice, buffers: _Buffers) -> Float32Array:
         x = rows.reshape(-1, TILE * self.inputs) - self.center[which]
         x /= self.scale[which]
         x = x.reshape(len(x), *rows.shape)

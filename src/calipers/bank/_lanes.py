@@ -2,12 +2,14 @@
 
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import jax.numpy as jnp
 
-Array = Any  # an array of NumPy or JAX, traced or not
-Tree = Any  # a tree of arrays, as the network or the optimiser structures them
+from calipers._checks import Array
+
+PyTree: TypeAlias = Any
+"""A tree of arrays, as the network or the optimiser structures them."""
 
 MEASURES = ("loss", "coverage", "width", "mse")
 
@@ -72,8 +74,8 @@ class Moments(NamedTuple):
     """Adam's running means of the gradient and of its square, after ``count`` steps."""
 
     count: Array
-    mean: Tree
-    square: Tree
+    mean: PyTree
+    square: PyTree
 
 
 class State(NamedTuple):
@@ -82,12 +84,12 @@ class State(NamedTuple):
     ``average`` is None where weights are not averaged, and ``best`` without validation rows.
     """
 
-    network: Tree
-    average: Tree | None
+    network: PyTree
+    average: PyTree | None
     optimizer: Moments
     epoch: Array
     loss: Array
-    best: Tree | None
+    best: PyTree | None
     best_loss: Array
     best_epoch: Array
 

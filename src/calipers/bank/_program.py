@@ -6,6 +6,7 @@ are then the same for all lanes, and the updates of a lane that has finished are
 """
 
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Any
@@ -14,18 +15,19 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from numpy.typing import NDArray
 
+from calipers._checks import Array
 from calipers.bank._cache import single_precision
 from calipers.bank._lanes import (
     MEASURES,
     SCHEDULES,
-    Array,
     Lanes,
     Moments,
+    PyTree,
     Scaling,
     Settings,
     State,
-    Tree,
 )
 from calipers.bank._shared_rows import DeviceRows
 from calipers.bank._shuffle import round_keys, shuffled
@@ -39,7 +41,7 @@ SMALL_TILE = 8  # the same for predictions on a CPU, where a single row then cos
 EARLY = 10  # the first ``EARLY * check_every`` epochs are all validated: some data is learnt fast
 FEW_STEPS, MANY_STEPS = 8, 16  # steps of an accelerator between two checks by the host
 
-Parameters = tuple[Array, ...]  # what the head makes of the networks' outputs, one array per field
+Fields = tuple[jax.Array, ...]  # what the head makes of the networks' outputs, one array per field
 
 _barrier: Any = jax.lax.optimization_barrier  # untyped in JAX
 
@@ -88,15 +90,15 @@ class Program:
         return None if None in names else repr((self, names))
 
     @cached_property
-    def weights(self) -> Tree:
+    def weights(self) -> PyTree:
         """Shapes of one network's weights, as a tree."""
         return eqx.filter(self._outline, _is_array_shape)
 
-    def tree(self, leaves: list[Array]) -> Tree:
+    def tree(self, leaves: Sequence[Array]) -> PyTree:
         """Weights as a tree, from the flat list in which they leave the program."""
         return jax.tree.unflatten(jax.tree.structure(self.weights), leaves)
 
-    def product(self, state: State) -> Tree:
+    def product(self, state: State) -> PyTree:
         """The weights that are validated and kept: the average, where one is kept."""
         return state.average if self.averaging else state.network
 
@@ -104,7 +106,7 @@ class Program:
         """The state of empty lanes, all zeros, made without tracing a network."""
         count = lanes.seed.shape[0]
 
-        def zeros(leaf: Any) -> Array:
+        def zeros(leaf: jax.ShapeDtypeStruct) -> NDArray[Any]:
             return np.zeros((count, *leaf.shape), leaf.dtype)
 
         network = jax.tree.map(zeros, self.weights)
@@ -123,22 +125,22 @@ class Program:
         return {field.name: getattr(self, field.name) for field in fields(self)}
 
     @cached_property
-    def _static(self) -> Tree:
+    def _static(self) -> PyTree:
         return eqx.partition(self._outline, _is_array_shape)[1]
 
     @cached_property
-    def _outline(self) -> Tree:
+    def _outline(self) -> PyTree:
         seed = jax.ShapeDtypeStruct((), jnp.uint32)  # type: ignore[no-untyped-call]
         with single_precision():
             return eqx.filter_eval_shape(self._module, seed)
 
-    def _module(self, seed: Array) -> eqx.Module:
+    def _module(self, seed: jax.Array) -> eqx.Module:
         key = jax.random.key(seed, impl="threefry2x32")
         return self.network(self.in_size, self.output.size, key=key)
 
     # Functions of all lanes: ``start``, ``advance`` and ``predict`` are compiled.
 
-    def start(self, state: State, lanes: Lanes, renew: Array, initial: Tree | None) -> State:
+    def start(self, state: State, lanes: Lanes, renew: jax.Array, initial: PyTree | None) -> State:
         """Put new networks into the lanes marked in ``renew``.
 
         Their weights are ``initial``, or random where that is None.
@@ -151,8 +153,8 @@ class Program:
         return jax.vmap(_select)(renew, fresh, state)
 
     def advance(
-        self, state: State, lanes: Lanes, table: DeviceRows, epochs: Array
-    ) -> tuple[State, Array, Array]:
+        self, state: State, lanes: Lanes, table: DeviceRows, epochs: jax.Array
+    ) -> tuple[State, jax.Array, jax.Array]:
         """Train every lane for ``epochs`` epochs, at most ``SEGMENT``.
 
         Returns the state; the ``MEASURES`` of each epoch on training and validation rows, of shape
@@ -163,7 +165,7 @@ class Program:
 
         per_check = self._epochs_per_check(lanes)
 
-        def epoch(i: Array, carry: tuple[State, Array]) -> tuple[State, Array]:
+        def epoch(i: jax.Array, carry: tuple[State, jax.Array]) -> tuple[State, jax.Array]:
             requested = per_check == 1 or i < epochs
             state, record = self._epoch(carry[0], lanes, table, requested)
             return state, carry[1].at[i].set(record)
@@ -172,14 +174,14 @@ class Program:
         return state, records, jax.vmap(self._running)(state, lanes)
 
     def _epoch(
-        self, state: State, lanes: Lanes, table: DeviceRows, requested: Array | bool
-    ) -> tuple[State, Array]:
+        self, state: State, lanes: Lanes, table: DeviceRows, requested: jax.Array | bool
+    ) -> tuple[State, jax.Array]:
         """One pass of every running lane over its training rows, and its measures."""
         running = jax.vmap(self._running)(state, lanes) & requested
         keys = jax.vmap(round_keys)(lanes.seed, state.epoch, lanes.train.count)
         batches = jnp.max(jnp.where(running, self._batches(lanes.train.count), 0))
 
-        def step(i: Array, carry: tuple[State, Array]) -> tuple[State, Array]:
+        def step(i: jax.Array, carry: tuple[State, jax.Array]) -> tuple[State, jax.Array]:
             return jax.vmap(self._step, in_axes=(0, 0, 0, 0, 0, None, None))(
                 lanes, *carry, keys, running, i * self.batch_size, table
             )
@@ -221,8 +223,8 @@ class Program:
         return 2 ** int(np.log2(max(1, 4 * MANY_STEPS // self._max_steps(lanes))))
 
     def _validate(
-        self, state: State, lanes: Lanes, table: DeviceRows, running: Array
-    ) -> tuple[State, Array]:
+        self, state: State, lanes: Lanes, table: DeviceRows, running: jax.Array
+    ) -> tuple[State, jax.Array]:
         """Validate the lanes that are due, and remember the best weights of each."""
         spacing = lanes.settings.check_every
         last = state.epoch >= lanes.settings.epochs
@@ -241,17 +243,17 @@ class Program:
             best_epoch=jnp.where(better, state.epoch, state.best_epoch),
         ), validated
 
-    def _evaluate(self, network: Tree, lanes: Lanes, table: DeviceRows) -> Array:
+    def _evaluate(self, network: PyTree, lanes: Lanes, table: DeviceRows) -> jax.Array:
         """Measures of each lane on its validation rows, which are predicted tile by tile."""
         lane_count, size = lanes.valid.index.shape
         width = len(self.output.fields)
 
-        def forward(network: Tree, lane: Lanes, start: Array) -> Array:
+        def forward(network: PyTree, lane: Lanes, start: jax.Array) -> jax.Array:
             row = jax.lax.dynamic_slice(lane.valid.index, (start,), (TILE,))
             inputs, _ = self._rows(table, lane.scaling, row)
             return jnp.stack(self._predict(network, inputs))
 
-        def tile(i: Array, predicted: Array) -> Array:
+        def tile(i: jax.Array, predicted: jax.Array) -> jax.Array:
             part = jax.vmap(forward, in_axes=(0, 0, None))(network, lanes, i * TILE)
             return jax.lax.dynamic_update_slice(predicted, part, (0, 0, i * TILE))
 
@@ -260,17 +262,19 @@ class Program:
         predicted = jax.lax.fori_loop(0, tiles, tile, predicted)
         return jax.vmap(self._validation_measures, in_axes=(0, 0, None))(lanes, predicted, table)
 
-    def predict(self, network: Tree, scaling: Scaling, inputs: Array, count: Array) -> Array:
+    def predict(
+        self, network: PyTree, scaling: Scaling, inputs: jax.Array, count: jax.Array
+    ) -> jax.Array:
         """Parameters of the first ``count`` rows in standardised units, (lanes, fields, rows)."""
         lane_count = scaling.target_scale.shape[0]
         width = len(self.output.fields)
         size = SMALL_TILE if jax.default_backend() == "cpu" else TILE
 
-        def forward(network: Tree, scaling: Scaling, rows: Array) -> Array:
+        def forward(network: PyTree, scaling: Scaling, rows: jax.Array) -> jax.Array:
             scaled = (rows - scaling.input_center) / scaling.input_scale
             return jnp.stack(self._predict(network, scaled))
 
-        def tile(i: Array, predicted: Array) -> Array:
+        def tile(i: jax.Array, predicted: jax.Array) -> jax.Array:
             rows = jax.lax.dynamic_slice(inputs, (i * size, 0), (size, inputs.shape[1]))
             part = jax.vmap(forward, in_axes=(0, 0, None))(network, scaling, rows)
             return jax.lax.dynamic_update_slice(predicted, part, (0, 0, i * size))
@@ -298,7 +302,7 @@ class Program:
             best_epoch=jnp.int32(0),
         )
 
-    def _running(self, state: State, lane: Lanes) -> Array:
+    def _running(self, state: State, lane: Lanes) -> jax.Array:
         """Whether a network continues to train: not done, not diverged and not stopped early."""
         patience = lane.settings.patience
         early_patience = jnp.maximum(lane.settings.early_patience, 2 * state.best_epoch)
@@ -310,12 +314,12 @@ class Program:
         self,
         lane: Lanes,
         state: State,
-        sums: Array,
-        keys: tuple[Array, Array],
-        running: Array,
-        start: Array,
+        sums: jax.Array,
+        keys: tuple[jax.Array, jax.Array],
+        running: jax.Array,
+        start: jax.Array,
         table: DeviceRows,
-    ) -> tuple[State, Array]:
+    ) -> tuple[State, jax.Array]:
         """Train on the batch that begins at position ``start`` of the epoch's shuffled rows.
 
         ``sums``, from which the measures of the epoch are computed, grow by those of the batch.
@@ -333,7 +337,7 @@ class Program:
         batch_sums = self._sums(predicted, loss, target, weight, lane.settings)
         return self._update(lane, state, gradient, live), sums + jnp.where(live, batch_sums, 0)
 
-    def _update(self, lane: Lanes, state: State, gradient: Tree, live: Array) -> State:
+    def _update(self, lane: Lanes, state: State, gradient: PyTree, live: jax.Array) -> State:
         """The state after a step of AdamW, or unchanged where the lane is not live.
 
         Moments are updated before weights, and weights before their average: if XLA interleaved
@@ -346,7 +350,7 @@ class Program:
         moments = _barrier(_select(live, _moments(before, gradient, betas), before))
         first, second = (1 - beta**moments.count for beta in betas)  # bias corrections
 
-        def descend(old: Array, mean: Array, square: Array) -> Array:
+        def descend(old: jax.Array, mean: jax.Array, square: jax.Array) -> jax.Array:
             update = mean / first / (jnp.sqrt(square / second) + 1e-8)
             decay = settings.weight_decay * old if old.ndim > 1 else 0
             return jnp.where(live, old - rate * (update + decay), old)
@@ -364,41 +368,51 @@ class Program:
         """Decay rates of Adam's moments (its betas)."""
         return 0.9, 0.999
 
-    def _rate(self, lane: Lanes, step: Array) -> Array:
+    def _rate(self, lane: Lanes, step: jax.Array) -> jax.Array:
         """The learning rate of a step."""
         total = lane.settings.epochs * self._batches(lane.train.count)
         return SCHEDULES[self.schedule](lane.settings, step, total)
 
-    def _batches(self, count: Array) -> Array:
+    def _batches(self, count: jax.Array) -> jax.Array:
         return -(-count // self.batch_size)
 
-    def _rows(self, table: DeviceRows, scaling: Scaling, row: Array) -> DeviceRows:
+    def _rows(self, table: DeviceRows, scaling: Scaling, row: jax.Array) -> DeviceRows:
         """Inputs and target of rows of the table, standardised for a lane."""
         inputs, target = (a.at[row].get(mode="promise_in_bounds") for a in table)
         target = (target - scaling.target_center) / scaling.target_scale
         return (inputs - scaling.input_center) / scaling.input_scale, target
 
-    def _predict(self, network: Tree, inputs: Array) -> Parameters:
+    def _predict(self, network: PyTree, inputs: jax.Array) -> Fields:
         module = eqx.combine(network, self._static)
         return self.output.parameters(jax.vmap(module)(inputs))
 
     def _batch_loss(
-        self, predicted: Parameters, target: Array, weight: Array, settings: Settings
-    ) -> Array:
+        self, predicted: Fields, target: jax.Array, weight: jax.Array, settings: Settings
+    ) -> jax.Array:
         """The loss of predictions for some rows; rows of padding have the weight 0."""
         numbers = {"coverage": settings.coverage, **settings.loss}
         return self.objective.loss(*predicted, target, weight=weight, **numbers)
 
     def _loss(
-        self, network: Tree, inputs: Array, target: Array, weight: Array, settings: Settings
-    ) -> tuple[Array, Parameters]:
+        self,
+        network: PyTree,
+        inputs: jax.Array,
+        target: jax.Array,
+        weight: jax.Array,
+        settings: Settings,
+    ) -> tuple[jax.Array, Fields]:
         """The loss of a network on some rows, and its predictions."""
         predicted = self._predict(network, inputs)
         return self._batch_loss(predicted, target, weight, settings), predicted
 
     def _training_loss(
-        self, network: Tree, inputs: Array, target: Array, weight: Array, settings: Settings
-    ) -> tuple[Array, Parameters]:
+        self,
+        network: PyTree,
+        inputs: jax.Array,
+        target: jax.Array,
+        weight: jax.Array,
+        settings: Settings,
+    ) -> tuple[jax.Array, Fields]:
         """Like ``_loss``, with the loss of adversarial examples added if requested."""
         loss, predicted = self._loss(network, inputs, target, weight, settings)
         if self.adversarial:
@@ -410,12 +424,12 @@ class Program:
 
     def _sums(
         self,
-        predicted: Parameters,
-        loss: Array,
-        target: Array,
-        weight: Array,
+        predicted: Fields,
+        loss: jax.Array,
+        target: jax.Array,
+        weight: jax.Array,
         settings: Settings,
-    ) -> Array:
+    ) -> jax.Array:
         """The total weight of some rows, followed by weighted sums of ``MEASURES``."""
         lower, point, upper = self.output.interval(*predicted, coverage=settings.coverage)
         total = jnp.sum(weight)
@@ -424,7 +438,7 @@ class Program:
         rows = jnp.where(weight > 0, rows, 0)  # padding may have any values, even NaN
         return jnp.concatenate([jnp.stack([total, total * loss]), rows @ weight])
 
-    def _validation_measures(self, lane: Lanes, predicted: Parameters, table: DeviceRows) -> Array:
+    def _validation_measures(self, lane: Lanes, predicted: Fields, table: DeviceRows) -> jax.Array:
         """Weighted means of ``MEASURES`` over the validation rows."""
         real = jnp.arange(lane.valid.index.size) < lane.valid.count
         weight = jnp.where(real, lane.valid.weight, 0)
@@ -437,12 +451,12 @@ class Program:
         return sums[1:] / sums[0]
 
 
-def _select(condition: Array, new: Tree, old: Tree) -> Tree:
+def _select(condition: jax.Array, new: PyTree, old: PyTree) -> PyTree:
     """``jnp.where`` on every leaf."""
     return jax.tree.map(lambda a, b: jnp.where(condition, a, b), new, old)
 
 
-def _moments(before: Moments, gradient: Tree, betas: tuple[Any, Any]) -> Moments:
+def _moments(before: Moments, gradient: PyTree, betas: tuple[Any, Any]) -> Moments:
     """Adam's moments after a step."""
     first, second = betas
     mean = jax.tree.map(lambda g, old: (1 - first) * g + first * old, gradient, before.mean)
@@ -452,7 +466,7 @@ def _moments(before: Moments, gradient: Tree, betas: tuple[Any, Any]) -> Moments
     return Moments(before.count + 1, mean, square)
 
 
-def _clipped(gradient: Tree, largest: Array) -> Tree:
+def _clipped(gradient: PyTree, largest: jax.Array) -> PyTree:
     """The gradient, scaled down to a norm of ``largest`` if it is longer."""
     norm = jnp.sqrt(sum(jnp.sum(leaf**2) for leaf in jax.tree.leaves(gradient)))
     return jax.tree.map(lambda g: jnp.where(norm < largest, g, g / norm * largest), gradient)

@@ -16,12 +16,13 @@ import jax
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from calipers._checks import AnyFloatArray, AnyIntArray
 from calipers._process import before_computing
 from calipers.bank._cache import compiled
 from calipers.bank._clock import Clock
-from calipers.bank._lanes import MEASURES, Lanes, RowIndex, Scaling, Settings, State, Tree
+from calipers.bank._lanes import MEASURES, Lanes, PyTree, RowIndex, Scaling, Settings, State
 from calipers.bank._program import SEGMENT, Program
-from calipers.bank._shared_rows import FloatArray, IntArray, Plan, Table
+from calipers.bank._shared_rows import Plan, Table
 from calipers.networks import ROWS_FOR_KNOTS
 
 _SEGMENT_SECONDS = 0.5  # aimed at
@@ -236,7 +237,7 @@ class _OccupiedLanes:
         arguments = (self.state, lanes, renew, self._initial())
         self.state = compiled(self.program.start, arguments, results=self.state)(*arguments)
 
-    def _initial(self) -> Tree | None:
+    def _initial(self) -> PyTree | None:
         """The weights that plans start from, or None where all start from random weights."""
         if all(plan.initial is None for plan in self.plans):
             return None
@@ -345,11 +346,11 @@ class _OccupiedLanes:
 
 
 def _lane(
-    plan: Plan, scaling: Scaling, shape: Shape, numbers: dict[str, Any], knots: FloatArray | None
+    plan: Plan, scaling: Scaling, shape: Shape, numbers: dict[str, Any], knots: AnyFloatArray | None
 ) -> Lanes:
     """Return a plan as the arrays of one lane; ``numbers`` are the parameters of its loss."""
 
-    def rows(index: IntArray, weights: FloatArray | None, size: int) -> RowIndex:
+    def rows(index: AnyIntArray, weights: AnyFloatArray | None, size: int) -> RowIndex:
         extra = size - len(index)
         weights = np.ones(len(index)) if weights is None else weights
         return RowIndex(np.pad(index, (0, extra)), np.pad(weights, (0, extra)), len(index))

@@ -17,13 +17,11 @@ from typing import BinaryIO, Self
 
 import jax
 import numpy as np
-from numpy.typing import NDArray
 
+from calipers._checks import AnyFloatArray, AnyIntArray, Float32Array
 from calipers.bank._cache import default_device
 from calipers.bank._lanes import Scaling
-from calipers.bank._shared_rows import DeviceRows, FloatArray, IntArray, Table, padded
-
-Float32Array = NDArray[np.float32]
+from calipers.bank._shared_rows import DeviceRows, Table, padded
 
 _CELLS = 2**24  # most numbers in a shard
 _SHARD = (2**13, 2**18)  # fewest and most rows in a shard, which take precedence
@@ -40,12 +38,12 @@ class Shards(Table):
     streams = True
 
     @property
-    def train(self) -> IntArray:
+    def train(self) -> AnyIntArray:
         """Indices of the training rows in a shard."""
         return np.arange(self.scratch.slots)
 
     @property
-    def validation(self) -> IntArray:
+    def validation(self) -> AnyIntArray:
         """Indices of the validation rows, which follow those of the shard."""
         return np.arange(self.scratch.slots, self.rows)
 
@@ -129,7 +127,7 @@ class ShardWriter:
         inputs: Float32Array,
         target: Float32Array,
         units: Scaling,
-        limits: tuple[FloatArray, FloatArray] | None,
+        limits: tuple[AnyFloatArray, AnyFloatArray] | None,
     ) -> Shards:
         """The table of all rows written, with ``inputs`` and ``target`` to validate on.
 

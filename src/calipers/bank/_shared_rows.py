@@ -9,12 +9,11 @@ import jax
 import numpy as np
 from numpy.typing import NDArray
 
+from calipers._checks import AnyFloatArray, AnyIntArray
 from calipers._outliers import ordinary_limits
 from calipers.bank._cache import default_device
 from calipers.bank._lanes import Scaling, Settings
 
-FloatArray = NDArray[np.floating[Any]]
-IntArray = NDArray[np.integer[Any]]
 DeviceRows = tuple[jax.Array, jax.Array]  # inputs (rows, inputs) and target (rows,) on a device
 
 _CONSTANT_TARGET = 1e-6  # relative scale that a constant target is given
@@ -30,7 +29,7 @@ def padded(count: int) -> int:
     return -(-count // step) * step
 
 
-def mean_and_scale(values: FloatArray, weights: FloatArray | None = None) -> tuple[Any, Any]:
+def mean_and_scale(values: AnyFloatArray, weights: AnyFloatArray | None = None) -> tuple[Any, Any]:
     """Weighted mean and standard deviation along the first axis, without overflow in any unit.
 
     A constant column has the scale 1.
@@ -52,20 +51,20 @@ class Table:
     precision in any unit; every network then scales by its own training rows.
     """
 
-    inputs: FloatArray  #: (padded rows, inputs)
-    target: FloatArray  #: (padded rows,)
+    inputs: AnyFloatArray  #: (padded rows, inputs)
+    target: AnyFloatArray  #: (padded rows,)
     units: Scaling  #: Centres and scales that lead back to the units of the data.
     rows: int  #: Number of rows without padding.
     #: Range of each input without gross errors, if there are any: a network's own scaling clips
     #: inputs to it.
-    limits: tuple[FloatArray, FloatArray] | None = None
+    limits: tuple[AnyFloatArray, AnyFloatArray] | None = None
     streams = False  # whether each epoch sees other rows than the one before
 
     @classmethod
     def from_arrays(
         cls,
-        inputs: FloatArray,
-        target: FloatArray,
+        inputs: AnyFloatArray,
+        target: AnyFloatArray,
         units: Scaling | None = None,
         *,
         robust: bool = False,
@@ -109,23 +108,23 @@ class Table:
     def __getstate__(self) -> dict[str, Any]:
         return {key: value for key, value in self.__dict__.items() if key != "_placed"}
 
-    def in_units(self, rows: IntArray) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def in_units(self, rows: AnyIntArray) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Inputs and target of ``rows`` in the units of the data, to single precision."""
         units = self.units
         inputs = self.inputs[rows] * units.input_scale + units.input_center
         return inputs, self.target[rows] * units.target_scale + units.target_center
 
-    def scaling(self, rows: IntArray, weights: FloatArray | None = None) -> Scaling:
+    def scaling(self, rows: AnyIntArray, weights: AnyFloatArray | None = None) -> Scaling:
         """Scaling by the mean and standard deviation of ``rows``."""
         target = self.target[rows].astype(np.float64)
         return Scaling(*self._moments(rows, weights), *mean_and_scale(target, weights))
 
-    def _moments(self, rows: IntArray, weights: FloatArray | None) -> tuple[Any, Any]:
+    def _moments(self, rows: AnyIntArray, weights: AnyFloatArray | None) -> tuple[Any, Any]:
         """``mean_and_scale`` of the inputs of ``rows``, computed block by block."""
         weights = np.ones(len(rows)) if weights is None else weights.astype(np.float64)
         blocks = [slice(i, i + _BLOCK) for i in range(0, len(rows), _BLOCK)]
 
-        def mean(center: FloatArray, power: int) -> FloatArray:
+        def mean(center: AnyFloatArray, power: int) -> AnyFloatArray:
             total = np.zeros(self.inputs.shape[1])
             for block in blocks:
                 values = self.inputs[rows[block]]
@@ -139,7 +138,7 @@ class Table:
         return center, np.where(scale <= _CONSTANT * np.abs(center), 1.0, scale)
 
 
-def scaled_inputs(inputs: FloatArray, units: Scaling) -> FloatArray:
+def scaled_inputs(inputs: AnyFloatArray, units: Scaling) -> AnyFloatArray:
     """Inputs in the units of a table and in single precision, in which huge values stay finite."""
     with np.errstate(over="ignore"):
         scaled = (inputs - units.input_center) / units.input_scale
@@ -151,13 +150,13 @@ class Plan:
     """One network of a bank: the rows it trains on, and how."""
 
     seed: int  #: Seed of the weights and of the order of the rows, below 2**32.
-    rows: IntArray  #: Training rows of the table.
-    weights: FloatArray | None = None  #: Their weights.
+    rows: AnyIntArray  #: Training rows of the table.
+    weights: AnyFloatArray | None = None  #: Their weights.
     #: Rows on which the network is validated after each epoch.
-    validation: IntArray = field(default_factory=lambda: np.empty(0, dtype=np.int64))
-    validation_weights: FloatArray | None = None  #: Their weights.
+    validation: AnyIntArray = field(default_factory=lambda: np.empty(0, dtype=np.int64))
+    validation_weights: AnyFloatArray | None = None  #: Their weights.
     settings: Settings = field(default_factory=Settings)  #: Hyperparameters of its training.
     #: Scaling of inputs and target; by the training rows if None.
     scaling: Scaling | None = None
     #: Weights to start from instead of random ones, see ``Bank.weights_of``.
-    initial: list[FloatArray] | None = None
+    initial: list[AnyFloatArray] | None = None

@@ -6,30 +6,27 @@ few rounds in which a position either stays or changes places with its mirror im
 pivot. The result depends on the seed, the epoch and the number of rows alone, never on padding.
 """
 
-from typing import Any
-
+import jax
 import jax.numpy as jnp
-
-Array = Any
 
 _ROUNDS = 16  # a row stays where it was with probability 2**-16
 
 
-def _mix(x: Array) -> Array:
+def _mix(x: jax.Array) -> jax.Array:
     """Scramble 32-bit integers; neighbours become unrelated."""
     x = (x ^ (x >> 16)) * jnp.uint32(0x7FEB352D)
     x = (x ^ (x >> 15)) * jnp.uint32(0x846CA68B)
     return x ^ (x >> 16)
 
 
-def round_keys(seed: Array, epoch: Array, count: Array) -> tuple[Array, Array]:
+def round_keys(seed: jax.Array, epoch: jax.Array, count: jax.Array) -> tuple[jax.Array, jax.Array]:
     """Keys and pivots of one epoch's shuffle, computed once for all its batches."""
     rounds = jnp.arange(1, _ROUNDS + 1, dtype=jnp.uint32) * jnp.uint32(0x9E3779B9)
     keys = _mix(_mix(_mix(seed) + epoch.astype(jnp.uint32)) + rounds)
     return keys, keys % jnp.maximum(count.astype(jnp.uint32), 1)
 
 
-def shuffled(position: Array, count: Array, keys: tuple[Array, Array]) -> Array:
+def shuffled(position: jax.Array, count: jax.Array, keys: tuple[jax.Array, jax.Array]) -> jax.Array:
     """The row at each position of the epoch; positions must be below ``count``."""
     count = count.astype(jnp.uint32)
     for key, pivot in zip(*keys, strict=True):

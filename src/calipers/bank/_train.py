@@ -12,14 +12,14 @@ import jax
 import joblib
 import numpy as np
 
-from calipers._checks import BoolArray
+from calipers._checks import AnyIntArray, BoolArray
 from calipers.bank._bank import BLOCK, Bank, lane_count
 from calipers.bank._cache import training_devices
 from calipers.bank._clock import Clock
 from calipers.bank._lanes import Scaling
 from calipers.bank._program import Program
 from calipers.bank._run import Observer, Shape, Trained, run
-from calipers.bank._shared_rows import IntArray, Plan, Table, padded
+from calipers.bank._shared_rows import Plan, Table, padded
 from calipers.cluster import received, sender
 
 Examine = Callable[[Bank, Table, Sequence[Plan]], Sequence[Any]]
@@ -189,7 +189,7 @@ def room_of(plans: Sequence[Plan]) -> tuple[int, int, int]:
     return rows, validation, len(plans)
 
 
-def _groups(plans: list[Plan], lanes: int, jobs: int) -> list[IntArray]:
+def _groups(plans: list[Plan], lanes: int, jobs: int) -> list[AnyIntArray]:
     """Indices of the plans that train one after another in the same lanes."""
     # Networks of similar cost finish together; the most expensive start first.
     costs = [-len(plan.rows) * int(plan.settings.epochs) for plan in plans]
@@ -266,7 +266,7 @@ def _failed(
 
 
 def _collect(
-    program: Program, table: Table, plans: list[Plan], trained: list[Trained], failures: IntArray
+    program: Program, table: Table, plans: list[Plan], trained: list[Trained], failures: AnyIntArray
 ) -> Bank:
     return Bank(
         program,

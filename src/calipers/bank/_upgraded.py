@@ -12,10 +12,11 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from calipers._checks import AnyFloatArray
 from calipers.bank._bank import Bank
 from calipers.bank._lanes import Scaling
 from calipers.bank._program import Program
-from calipers.bank._shared_rows import FloatArray, Plan, Table, mean_and_scale
+from calipers.bank._shared_rows import Plan, Table, mean_and_scale
 
 
 class Points(Protocol):
@@ -29,7 +30,7 @@ class Points(Protocol):
         more networks). None where no network has seen any of these rows.
         """
 
-    def __call__(self, inputs: FloatArray) -> tuple[NDArray[np.float64], FloatArray]:
+    def __call__(self, inputs: AnyFloatArray) -> tuple[NDArray[np.float64], AnyFloatArray]:
         """Point predictions, (rows,) or (networks, rows), and the inputs of the heads."""
 
     def __getitem__(self, chosen: slice | ArrayLike) -> "Points":
@@ -48,7 +49,7 @@ class BankPoints:
 
     bank: Bank
 
-    def __call__(self, inputs: FloatArray) -> tuple[NDArray[np.float64], FloatArray]:
+    def __call__(self, inputs: AnyFloatArray) -> tuple[NDArray[np.float64], AnyFloatArray]:
         """Point predictions of shape (networks, rows), and the inputs unchanged."""
         return self.bank.predict(inputs)["point"], inputs
 
@@ -61,7 +62,7 @@ class BankPoints:
 class ColumnPoints:
     """Point predictions in the last input, which is also an input of the heads."""
 
-    def __call__(self, inputs: FloatArray) -> tuple[NDArray[np.float64], FloatArray]:
+    def __call__(self, inputs: AnyFloatArray) -> tuple[NDArray[np.float64], AnyFloatArray]:
         """Point predictions of shape (rows,), and the inputs unchanged."""
         return np.asarray(inputs[:, -1], dtype=np.float64), inputs
 
@@ -89,7 +90,7 @@ class Upgraded:
         """The members chosen by an index array, a mask or a slice."""
         return Upgraded(self.points[chosen], self.heads[chosen])
 
-    def predict(self, inputs: FloatArray) -> dict[str, NDArray[np.float64]]:
+    def predict(self, inputs: AnyFloatArray) -> dict[str, NDArray[np.float64]]:
         """Every member's parameters for every row, see ``Bank.predict``."""
         points, head_inputs = self.points(inputs)
         values = self.heads.predict(head_inputs)
@@ -99,7 +100,9 @@ class Upgraded:
         }
 
 
-def error_table(inputs: FloatArray, errors: FloatArray, weights: FloatArray | None = None) -> Table:
+def error_table(
+    inputs: AnyFloatArray, errors: AnyFloatArray, weights: AnyFloatArray | None = None
+) -> Table:
     """Table of the heads' inputs and the errors of points; errors are scaled but not centred."""
     center, scale = mean_and_scale(inputs, weights)
     units = Scaling(center, scale, np.float64(0), _root_mean_square(errors, weights))
@@ -113,7 +116,7 @@ def around_zero(plan: Plan, table: Table) -> Plan:
     return replace(plan, scaling=scaling._replace(target_center=np.float64(0), target_scale=scale))
 
 
-def _root_mean_square(errors: FloatArray, weights: FloatArray | None) -> np.float64:
+def _root_mean_square(errors: AnyFloatArray, weights: AnyFloatArray | None) -> np.float64:
     """Root mean square of errors without overflow; 1 where all errors are 0."""
     peak = float(np.max(np.abs(errors), initial=0.0)) or 1.0
     relative = np.asarray(errors, dtype=np.float64) / peak

@@ -11,7 +11,7 @@ from calipers._text import counted
 from calipers.cli import _options as common
 from calipers.cli._help import with_options
 from calipers.cli._printing import finite, for_terminal, print_json, say_support
-from calipers.cli._settings_file import Bounds, make_model
+from calipers.cli._settings_file import BoundsOption, make_model
 from calipers.tables import RowSource, TextFormat, find_files
 
 LARGE = 2**29  # bytes of all files from which they are read in blocks by default
@@ -30,7 +30,7 @@ class FitOptions(NamedTuple):
     coverage: Annotated[
         float | None, typer.Option(help="Nominal coverage of the intervals, such as 0.95.")
     ] = None
-    bounds: Bounds = None
+    bounds: BoundsOption = None
     time_budget: Annotated[
         float | None,
         typer.Option(

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from calipers.preprocessing import TableEncoder
     from calipers.regressor import IntervalRegressor
 
-Bounds = Annotated[
+BoundsOption = Annotated[
     str | None,
     typer.Option(
         help="Range of possible targets: '0,' for 0 or more, ',100', '0,100'; 'auto' (the default) "

@@ -10,7 +10,7 @@ from calipers.cli import _options as common
 from calipers.cli._help import with_options
 from calipers.cli._printing import print_json, print_rows
 from calipers.cli._report import check_place
-from calipers.cli._settings_file import Bounds, parse_bounds
+from calipers.cli._settings_file import BoundsOption, parse_bounds
 
 if TYPE_CHECKING:
     import numpy as np
@@ -38,7 +38,7 @@ class TuneOptions(NamedTuple):
         int, typer.Option(min=1, help="Number of best candidates to evaluate again as ensembles.")
     ] = 3
     coverage: Annotated[float, typer.Option(help="Nominal coverage of the intervals.")] = 0.95
-    bounds: Bounds = None
+    bounds: BoundsOption = None
     store: Annotated[
         Path | None,
         typer.Option(help="File for intermediate results; by default next to the TOML file."),

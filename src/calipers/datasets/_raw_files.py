@@ -18,9 +18,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from calipers._checks import FloatArray
 from calipers.datasets._catalogue import DatasetCorruptError, Entry
-
-Table = tuple[NDArray[np.float64], NDArray[np.float64]]
 
 
 @contextmanager
@@ -57,7 +56,7 @@ def values_sha256(X: NDArray[np.float64], y: NDArray[np.float64]) -> str:
     return digest.hexdigest()
 
 
-def read(path: Path, entry: Entry, *, verify: bool = True) -> Table:
+def read(path: Path, entry: Entry, *, verify: bool = True) -> tuple[FloatArray, FloatArray]:
     """Read inputs and target from an ``.npz``, ``.txt`` or ``.zip`` file, in the order of its rows.
 
     Raises ``DatasetCorruptError`` if it does not match ``entry``; its checksum is only checked with
@@ -104,12 +103,12 @@ def require_sha256(where: Path | str, expected: str, found: str, what: str) -> N
         )
 
 
-def _read_npz(path: Path) -> Table:
+def _read_npz(path: Path) -> tuple[FloatArray, FloatArray]:
     with np.load(path, allow_pickle=False) as arrays:
         return arrays["X"].astype(np.float64), arrays["y"].astype(np.float64)
 
 
-def _read_text(path: Path, entry: Entry) -> Table:
+def _read_text(path: Path, entry: Entry) -> tuple[FloatArray, FloatArray]:
     columns = [*range(entry.first_input, entry.first_input + entry.inputs), entry.target_column]
     with _open_text(path) as file, warnings.catch_warnings():
         warnings.simplefilter("error", UserWarning)  # NumPy only warns of an empty file

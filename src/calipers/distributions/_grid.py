@@ -14,10 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
-from calipers._checks import FloatArray
+from calipers._checks import FloatArray, IntArray
 from calipers.distributions._formulas import SQRT_2_OVER_PI, Members
 from calipers.distributions._normal_scores import mixture_values
-from calipers.distributions._quantile import IntArray, Terms, mixture_terms
+from calipers.distributions._quantile import Terms, mixture_terms
 
 # Distance on the normal scale within which one more step is enough.
 CLOSE = 5e-3

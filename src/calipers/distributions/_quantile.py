@@ -14,11 +14,9 @@ from numpy.typing import NDArray
 from scipy.special import erf, erfc, ndtri
 
 from calipers._blocks import sum_members
-from calipers._checks import FloatArray
+from calipers._checks import FloatArray, IntArray
 from calipers.distributions import _formulas as formulas
 from calipers.distributions._formulas import SQRT2, SQRT_2_OVER_PI, Members
-
-IntArray = NDArray[np.int64]
 
 FAST_STEPS = 4
 # Every third step bisects, half of these by counting floats: 64 * 6 steps at most.
@@ -48,7 +46,7 @@ class Terms(NamedTuple):
         return Terms(*(a[:, rows] for a in self))
 
 
-class Values(NamedTuple):
+class PointValues(NamedTuple):
     """Values of a mixture at one point per row, each of shape (n,)."""
 
     cdf: FloatArray
@@ -110,7 +108,7 @@ def mixture_terms(members: Members) -> Terms:
     )
 
 
-def _evaluate(x: FloatArray, terms: Terms) -> Values:
+def _evaluate(x: FloatArray, terms: Terms) -> PointValues:
     """Evaluate the cdf, the density, the slope of its logarithm and the steepest term."""
     offset = x - terms.loc
     rate = np.where(offset < 0, terms.left_rate, terms.right_rate)
@@ -121,7 +119,7 @@ def _evaluate(x: FloatArray, terms: Terms) -> Values:
     mass = terms.below * erfc(t)
     right = np.nonzero(offset >= 0)
     mass[right] = terms.below[right] + terms.above[right] * erf(t[right])
-    return Values(
+    return PointValues(
         cdf=sum_members(mass),
         pdf=total,
         log_slope=sum_members(np.copysign(2.0 * steepness, -offset) * (density / total)),
@@ -138,7 +136,7 @@ def _moment_start(q: FloatArray, members: Members) -> FloatArray:
     return centre + ndtri(q) * np.sqrt(variance)
 
 
-def _halley_step(here: Values, q: FloatArray) -> tuple[FloatArray, NDArray[np.bool_]]:
+def _halley_step(here: PointValues, q: FloatArray) -> tuple[FloatArray, NDArray[np.bool_]]:
     """Third-order step towards log F(x) = log q, and whether it is small enough to be the last."""
     hazard = here.pdf / here.cdf
     newton = np.log(here.cdf / q) / hazard
@@ -195,6 +193,6 @@ def _middle_float(low: FloatArray, high: FloatArray) -> FloatArray:
     return _ordinal((a >> 1) + (b >> 1) + (a & b & 1)).view(np.float64)
 
 
-def _ordinal(bits: IntArray) -> IntArray:
+def _ordinal(bits: NDArray[np.int64]) -> NDArray[np.int64]:
     """Convert a float's bits to its rank among all floats, and back."""
     return np.where(bits < 0, np.iinfo(np.int64).min - bits, bits)

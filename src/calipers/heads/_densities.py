@@ -8,7 +8,8 @@ import jax
 import jax.numpy as jnp
 from jax.scipy.special import ndtr, ndtri
 
-from calipers.heads._head import SMALLEST_SCALE, Arithmetic, Array, Head, columns, length, shares
+from calipers._checks import Array
+from calipers.heads._head import SMALLEST_SCALE, Arithmetic, Head, columns, length, shares
 
 _MEAN_OFFSET = (2 / jnp.pi) ** 0.5  # from mode to mean, per difference of the scales
 _FIELDS = ("loc", "scale", "share")  # of each component, if there are several

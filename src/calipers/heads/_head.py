@@ -9,12 +9,12 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
+from calipers._checks import Array
 from calipers.distributions import SplitNormal, SplitNormalMixture
 
 if TYPE_CHECKING:
     from calipers.onnx import Graph, Value
 
-Array = Any
 Values = dict[str, NDArray[np.float64]]
 """Predictions of networks by field, each of shape (networks, rows)."""
 
@@ -159,7 +159,7 @@ def columns(raw: Array) -> tuple[Array, ...]:
     return raw if isinstance(raw, tuple) else tuple(raw[..., i] for i in range(raw.shape[-1]))
 
 
-class _Bounds(Arithmetic):
+class _BoundsHead(Arithmetic):
     """Bounds for the coverage that networks were trained for, and a point."""
 
     size = 3
@@ -172,7 +172,7 @@ class _Bounds(Arithmetic):
         return lower, point, upper
 
 
-class Free(_Bounds):
+class Free(_BoundsHead):
     """Bounds and a point, constrained only by the loss, as in the paper; they can cross."""
 
     name = "free"
@@ -182,7 +182,7 @@ class Free(_Bounds):
         return columns(raw)
 
 
-class Midpoint(_Bounds):
+class Midpoint(_BoundsHead):
     """Free bounds and their midpoint as the point, for losses that do not train a point."""
 
     name = "midpoint"
@@ -193,7 +193,7 @@ class Midpoint(_Bounds):
         return lower, (lower + upper) / 2, upper
 
 
-class Ordered(_Bounds):
+class Ordered(_BoundsHead):
     """A point and the distances of the bounds from it, so that they cannot cross."""
 
     name = "ordered"

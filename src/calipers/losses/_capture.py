@@ -2,8 +2,8 @@
 
 from array_api_compat import array_namespace
 
+from calipers._checks import Array
 from calipers.losses._rows import (
-    Array,
     Scalar,
     positive_part,
     rows,

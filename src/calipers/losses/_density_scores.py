@@ -4,8 +4,8 @@ from math import pi, sqrt
 
 from array_api_compat import array_namespace
 
+from calipers._checks import Array
 from calipers.losses._rows import (
-    Array,
     Scalar,
     positive_part,
     rows,

@@ -11,8 +11,8 @@ from math import pi, sqrt
 
 from array_api_compat import array_namespace
 
-from calipers._checks import require_same_shape
-from calipers.losses._rows import Array, rows, special_functions, weighted_mean
+from calipers._checks import Array, require_same_shape
+from calipers.losses._rows import rows, special_functions, weighted_mean
 
 
 def mixture_nll(

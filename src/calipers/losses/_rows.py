@@ -11,10 +11,7 @@ from array_api_compat import (
     is_torch_namespace,
 )
 
-from calipers._checks import require_same_shape
-
-Array: TypeAlias = Any
-"""An array of NumPy, JAX or PyTorch; the three have no common type."""
+from calipers._checks import Array, require_same_shape
 
 Scalar: TypeAlias = Any
 """A Python float, or a scalar of the array library, possibly traced."""

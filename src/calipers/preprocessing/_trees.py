@@ -112,7 +112,7 @@ class TreeRows:
         It has as many boosted trees as belong to a forest of ``boosted`` trees. A leaf of a forest
         has at least ``leaf`` rows.
         """
-        bag = _Bag(self, np.zeros(len(self.target), bool), seed)
+        bag = _Grower(self, np.zeros(len(self.target), bool), seed)
         bag.rows[rows] = True
         features = inputs_per_split(self.inputs.shape[1])
         deep = {"max_features": features, "min_samples_leaf": leaf, "max_depth": DEEPEST}
@@ -161,7 +161,7 @@ def weights_of_kinds(parts: FloatArray, y: FloatArray, weights: FloatArray | Non
 
 
 @dataclass(frozen=True, eq=False)
-class _Bag:
+class _Grower:
     """Grows trees on samples of the rows of a bag."""
 
     known: TreeRows

@@ -5,7 +5,6 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
 from calipers._checks import FloatArray, IntArray
 from calipers._evaluation import LabelledPrediction
@@ -17,8 +16,6 @@ _BINS = 6
 _BIN_ROWS = 20  # fewer rows say next to nothing about a rate near one
 _FAMILY_ERROR = 0.05
 _DAY = 86_400  # seconds
-
-Codes = NDArray[np.intp]
 
 
 @dataclass(frozen=True)
@@ -133,7 +130,9 @@ def _by_label(
     return _groups(labelled, codes, [*kept, f"{others} other value{'' if others == 1 else 's'}"])
 
 
-def _groups(labelled: LabelledPrediction, codes: Codes, labels: Sequence[str]) -> tuple[Group, ...]:
+def _groups(
+    labelled: LabelledPrediction, codes: IntArray, labels: Sequence[str]
+) -> tuple[Group, ...]:
     grouped = coverage_by_group(labelled.target, labelled.lower, labelled.upper, codes)
     low, high = coverage_band(grouped.n_samples, labelled.coverage)
     rate = grouped.coverage_rate

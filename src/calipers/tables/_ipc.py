@@ -43,7 +43,7 @@ def read_arrow(body: bytes, limits: TableLimits, reserve: Reserve) -> pa.Table:
         _check_messages(stream, limits)
         with pa.ipc.open_stream(stream) as reader:
             batches = _all_batches(reader, limits)
-            columns = _Columns(limits, reserve)
+            columns = _Expander(limits, reserve)
             table = {
                 field.name: columns.read([batch.column(i) for batch in batches], field.type)
                 for i, field in enumerate(reader.schema)
@@ -68,7 +68,7 @@ def _all_batches(reader: pa.RecordBatchStreamReader, limits: TableLimits) -> lis
     return batches
 
 
-class _Columns:
+class _Expander:
     """Expands columns, all of them together within the limit of a decoded table."""
 
     def __init__(self, limits: TableLimits, reserve: Reserve) -> None:
