@@ -1,6 +1,7 @@
 """Who may import whom, and that a name means one thing; the layers are held by import-linter."""
 
 import ast
+import textwrap
 from collections import defaultdict
 from pathlib import Path
 
@@ -52,12 +53,45 @@ def test_nothing_private_to_another_package_is_imported(path):
     assert not found
 
 
-def test_no_two_classes_share_a_name():
+def defined(tree):
+    """Names of the classes and type aliases that a module defines."""
+    yield from (node.name for node in ast.walk(tree) if isinstance(node, ast.ClassDef))
+    blocks = [tree, *(node for node in tree.body if isinstance(node, ast.If))]  # TYPE_CHECKING
+    for node in (node for block in blocks for node in block.body):
+        if isinstance(node, ast.Assign | ast.AnnAssign):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            yield from (target.id for target in targets if is_type(getattr(target, "id", "")))
+
+
+def is_type(name):
+    """Whether a name is written like that of a type."""
+    name = name.lstrip("_")
+    return name[:1].isupper() and not name.isupper()
+
+
+def test_what_counts_as_defined():
+    text = """
+    import numpy as np
+    Table, LARGEST = tuple[int, int], 5
+    _Index = tuple[slice, ...]
+    Array: TypeAlias = Any
+    _TEXT: dict[str, int] = {}
+    if TYPE_CHECKING:
+        Model: TypeAlias = Regressor
+    class Tree(NamedTuple):
+        left: int
+    def read(X_test):
+        X_test = X_test + 1
+    """
+    names = ["Tree", "_Index", "Array", "Model"]
+    assert list(defined(ast.parse(textwrap.dedent(text)))) == names
+
+
+def test_no_two_classes_or_type_aliases_share_a_name():
     places = defaultdict(set)
     for path in FILES:
-        for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.ClassDef):
-                places[node.name.lstrip("_")].add(str(path.relative_to(SOURCE)))
+        for name in defined(ast.parse(path.read_text())):
+            places[name.lstrip("_")].add(f"{path.relative_to(SOURCE)}: {name}")
     shared = {name: where for name, where in places.items() if len(where) > 1}
     assert not shared
 
