@@ -114,7 +114,7 @@ class MultiTargetRegressor(RegressorMixin, BaseEstimator):
         self.depths_ = _out_of_fold_depths([vars(model).get("_out_of_fold") for model in models])
         return self
 
-    def conformalize(self, X: Any, y: Any) -> Self:
+    def conformalize(self, X: ArrayLike, y: ArrayLike) -> Self:
         """Calibrate joint coverage on held-out rows, with a finite-sample guarantee.
 
         If they and new rows are exchangeable, joint intervals of coverage c contain all targets of
@@ -190,13 +190,13 @@ class MultiTargetRegressor(RegressorMixin, BaseEstimator):
         }
         return answers, outside
 
-    def predict(self, X: Any) -> FloatArray:
+    def predict(self, X: ArrayLike) -> FloatArray:
         """Point predictions, of shape (n_samples, n_targets)."""
         check_is_fitted(self, "models_")
         return np.column_stack([model.predict(X) for model in self.models_])
 
     def predict_interval(
-        self, X: Any, coverage: float | Sequence[float] | None = None, *, joint: bool = False
+        self, X: ArrayLike, coverage: float | Sequence[float] | None = None, *, joint: bool = False
     ) -> FloatArray:
         """Prediction intervals of every target.
 

@@ -13,7 +13,7 @@ deviation. Quantiles and intervals are not clipped.
 """
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -25,6 +25,9 @@ from calipers.distributions._distribution import MappedDistribution
 from calipers.distributions._mixture import SplitNormalMixture
 from calipers.distributions._quantile_sums import SUM_LEVELS, summed_crps, summed_moments
 from calipers.distributions._split_normal import SplitNormal
+
+if TYPE_CHECKING:
+    from calipers.calibration import CalibratedMixture
 
 TARGET_MAPS = ("log", "asinh")
 """Transformations of the target."""
@@ -172,7 +175,7 @@ class TransformedMixture(MappedDistribution):
     (array([2.]), [[0.28], [14.2]])
     """
 
-    latent: Any  #: Distributions on the transformed scale.
+    latent: "SplitNormalMixture | CalibratedMixture"  #: Distributions on the transformed scale.
     target_map: TargetMap  #: The transformation.
 
     def __getitem__(self, key: Any) -> "TransformedMixture":

@@ -110,7 +110,7 @@ def check_names(present: Iterable[str], names: Sequence[str]) -> None:
         raise DataError(f"the table lacks the {columns} {shown}{more}")
 
 
-def is_frame(X: Any) -> bool:
+def is_frame(X: object) -> bool:
     """Whether ``X`` is a frame of pandas or polars, or a table of Arrow.
 
     A lazy frame of polars, which holds no values yet, is refused.

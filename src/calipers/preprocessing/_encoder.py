@@ -7,7 +7,7 @@ from numbers import Integral
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils._param_validation import Interval as Within
 from sklearn.utils.validation import check_is_fitted
@@ -101,7 +101,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         "target_encoding": ["boolean"],
     }
 
-    def fit(self, X: Any, y: Any = None) -> Self:
+    def fit(self, X: ArrayLike, y: object = None) -> Self:
         """Learn the kinds and encodings of the columns.
 
         Parameters
@@ -118,11 +118,11 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         self.learn(X)
         return self
 
-    def fit_transform(self, X: Any, y: Any = None) -> FloatArray:
+    def fit_transform(self, X: ArrayLike, y: object = None) -> FloatArray:
         """Fit, and return what ``transform`` would, reading every column once."""
         return self.encode(self.learn(X))
 
-    def fit_typed(self, X: Any) -> "pd.DataFrame":
+    def fit_typed(self, X: ArrayLike) -> "pd.DataFrame":
         """Fit, and return the table with every column in its own type, reading it once.
 
         The frame has floats, datetimes and categoricals in place of text, and None in columns
@@ -136,7 +136,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         typed = {column.name: _typed(values[column.name], column.kind) for column in self.columns_}
         return pd.DataFrame(typed).set_axis(frame.index)
 
-    def learn(self, X: Any) -> dict[str, NDArray[Any]]:
+    def learn(self, X: ArrayLike) -> dict[str, NDArray[Any]]:
         """Fit, and return the values of all columns, which ``encode`` takes."""
         self._validate_params()
         frame = as_frame(X)
@@ -181,7 +181,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
             check_kind(name, kind)
         return kinds
 
-    def transform(self, X: Any) -> FloatArray:
+    def transform(self, X: ArrayLike) -> FloatArray:
         """The table as numbers, of shape (n_samples, n_features_out).
 
         Raises
@@ -197,7 +197,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         parts = [encoder.encode(values[column.name]) for column, encoder in pairs if column.used]
         return np.concatenate(parts, axis=1)
 
-    def read(self, X: Any) -> dict[str, NDArray[Any]]:
+    def read(self, X: ArrayLike) -> dict[str, NDArray[Any]]:
         """Values of the columns that are used, as ``transform`` reads them.
 
         Numbers and booleans as floats, dates as seconds since 1970, NaN where they are missing;
@@ -211,7 +211,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         pairs = zip(self.columns_, self._encoders, strict=True)
         return [(column, encoder) for column, encoder in pairs if column.used]
 
-    def outside(self, X: Any) -> NDArray[np.bool_]:
+    def outside(self, X: ArrayLike) -> NDArray[np.bool_]:
         """Mask of values that were not seen in training, of shape (n_samples, n_columns).
 
         These are numbers and dates outside the range, unseen categories, another value in a
@@ -219,7 +219,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         """
         return self.transform_and_check(X)[1]
 
-    def transform_and_check(self, X: Any) -> tuple[FloatArray, NDArray[np.bool_]]:
+    def transform_and_check(self, X: ArrayLike) -> tuple[FloatArray, NDArray[np.bool_]]:
         """The results of ``transform`` and ``outside``, reading the table once."""
         values = self._read(X, used=False)
         encoded = self.encode(values)
@@ -244,7 +244,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         ]
         return np.array(names, dtype=object)
 
-    def _read(self, X: Any, *, used: bool) -> dict[str, NDArray[Any]]:
+    def _read(self, X: ArrayLike, *, used: bool) -> dict[str, NDArray[Any]]:
         """Values of each column: only of those ``used``, or of all present."""
         check_is_fitted(self, "columns_")
         frame = as_frame(X, self.columns_)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from calipers._checks import FloatArray
+from calipers._checks import FloatArray, IntArray
 from calipers.preprocessing._categories import CategoryEncoder
 from calipers.preprocessing._encoder import TableEncoder
 from calipers.preprocessing._encoders import NumberEncoder, distinct_levels, level_codes
@@ -21,7 +21,7 @@ def find_target_encoding(
     encoded: FloatArray,
     y: FloatArray,
     weights: FloatArray | None = None,
-    groups: Any = None,
+    groups: IntArray | None = None,
     repeated: list[int] | None = None,
 ) -> TargetEncoding | None:
     """Find the columns of a table to target-encode; None if there are none.
