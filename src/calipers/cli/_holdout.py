@@ -24,9 +24,8 @@ class HoldOut(NamedTuple):
 
     fraction: float  # of the rows; 0 for none
     labels: NDArray[np.object_] | None = None  # of groups that are not split
-    times: FloatArray | None = (
-        None  # times of the rows: the latest are held out, instead of random ones
-    )
+    # times of the rows: the latest are held out, instead of random ones
+    times: FloatArray | None = None
     time_column: str | None = None  # the column of these times
 
     def split(self, rows: int, seed: int) -> tuple[Any, Any]:

@@ -40,7 +40,7 @@ def total_size(files: Sequence[str]) -> int:
     return sum(Path(name).stat().st_size for name in files if Path(name).is_file())
 
 
-def read_files(data: Sequence[str], form: TextFormat) -> tuple[list[str], Any]:
+def read_files(data: Sequence[str], form: TextFormat) -> tuple[list[str], RowSource]:
     """Return the files that match names and patterns, and their rows as one table."""
     files = find_files(data)
     with reading(files) as report:
@@ -120,7 +120,7 @@ def refusing(table: RowSource) -> Iterator[None]:
 
 def inputs_and_groups(
     table: RowSource, targets: Sequence[str], groups: str | None, ignored: Sequence[str] | None
-) -> tuple[Any, Any]:
+) -> tuple[pd.DataFrame, NDArray[np.object_] | None]:
     """Return all other columns of a table, the inputs, as a frame; and group labels or None."""
     others = [*(ignored or []), *([groups] if groups else [])]
     for name in others:

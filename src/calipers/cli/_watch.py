@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from calipers._checks import FloatArray, IntArray
     from calipers.calibration import Learned
     from calipers.regressor import IntervalRegressor
-    from calipers.tables import TextFormat
+    from calipers.tables import RowSource, TextFormat
 
 _WINDOW = 200  # rows of the recent coverage
 
@@ -80,7 +80,7 @@ def watch_command(
         typer.echo(f"no new rows: the model has learnt from all {log.state['rows']:,}")
 
 
-def _read(data: list[str], form: "TextFormat") -> tuple[list[str], Any]:
+def _read(data: list[str], form: "TextFormat") -> "tuple[list[str], RowSource]":
     """Return the files and their rows, without a last one that is still being written."""
     import numpy as np
 
