@@ -688,7 +688,9 @@ def test_trees_grown_beside_a_trial_are_those_grown_after_it(tried):
     np.testing.assert_array_equal(one.predict_interval(X), two.predict_interval(X))
 
 
-@pytest.mark.parametrize(("trees", "networks"), [(0.5, 0.4), (0.032, 0.03), (0.95, 1.0)])
+@pytest.mark.parametrize(
+    ("trees", "networks"), [(0.5, 0.4), (0.032, 0.03), (0.95, 1.0), (0.009, 0.0095)]
+)
 def test_where_rows_decide_against_trees_nothing_changes(tried, monkeypatch, trees, networks):
     X, y = steps(240)
     left = Measures(1.0, 1.0, 1.0, networks)

@@ -11,7 +11,9 @@ choice of                   made if ``time_budget`` is None and     taken if
 tree predictions            ``_wanted`` in ``tree_inputs``          f <= WORSE u and, after a longer
                                                                     trial, f <= LONG_WORSE u; f at
                                                                     most ``_LITTLE``; with many rows
-                                                                    also t <= SMOOTH_RATIO u
+                                                                    also t <= SMOOTH_RATIO u; if
+                                                                    u < ``_EXACT``, all of them at
+                                                                    most ``_EXACT_WORSE`` u
 piecewise-linear encoding   bins="auto" and enough rows             u >= NOISY
 smooth networks instead     the same, without tree predictions      and t >= SMOOTH_RATIO u
 several components          components="auto" and enough rows, and  score better than the first by
