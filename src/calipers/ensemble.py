@@ -107,15 +107,17 @@ class Ensemble:
         if any(query.at is not None for _, query in queries):
             raise ValueError("Query.at is not supported by predict_each: use predict")
         forward, start = self._forward(X), 0
-        answers: list[Prediction] = []
+        predictions: list[Prediction] = []
         for query, group in groupby(queries, key=itemgetter(1)):
             self.check(query)
             ends = np.cumsum([rows for rows, _ in group]).tolist()
             alone = ends[-1] == len(X)
             whole = (forward if alone else forward[start : start + ends[-1]]).answer(query)
-            answers += [whole] if len(ends) == 1 else [whole[i:j] for i, j in pairwise([0, *ends])]
+            predictions += (
+                [whole] if len(ends) == 1 else [whole[i:j] for i, j in pairwise([0, *ends])]
+            )
             start += ends[-1]
-        return answers
+        return predictions
 
     def distribution(self, X: FloatArray) -> Distribution:
         """Predictive distribution of each row, calibrated if the ensemble is.
@@ -180,7 +182,7 @@ class Ensemble:
         return ensemble, replace(learned, y=y, support=support, target_map=self.target_map)
 
     def _adaptive(self) -> AdaptiveCoverage:
-        """What has been learnt from a stream so far."""
+        """What has been learned from a stream so far."""
         last = self.calibrations[-1] if self.calibrations else None
         if isinstance(last, AdaptiveCoverage):
             return last

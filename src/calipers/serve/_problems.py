@@ -9,7 +9,7 @@ from fastapi.responses import JSONResponse
 from calipers.tables import EncodedError, TableError, TooLargeError
 
 MEDIA_TYPE = "application/problem+json"
-_LONGEST = 2_000  # characters of a detail: a quoted value may be of any length
+_MAX_DETAIL = 2_000  # characters of a detail: a quoted value may be of any length
 
 
 class HTTPProblem(Exception):  # noqa: N818 - the name in RFC 9457
@@ -19,7 +19,7 @@ class HTTPProblem(Exception):  # noqa: N818 - the name in RFC 9457
     """
 
     def __init__(self, status: int, detail: str, headers: Mapping[str, str] | None = None) -> None:
-        detail = detail if len(detail) <= _LONGEST else f"{detail[:_LONGEST]}..."
+        detail = detail if len(detail) <= _MAX_DETAIL else f"{detail[:_MAX_DETAIL]}..."
         super().__init__(detail)
         retry = {"Retry-After": "1"} if status in (429, 503) else {}
         self.status, self.detail, self.headers = status, detail, retry | dict(headers or {})
