@@ -13,9 +13,10 @@ _MAX_DETAIL = 2_000  # characters of a detail: a quoted value may be of any leng
 
 
 class HTTPProblem(Exception):  # noqa: N818 - the name in RFC 9457
-    """An error with an HTTP status, and a detail that says what is wrong with the request.
+    """An error with an HTTP status, and a detail that explains what is wrong with the request.
 
-    Statuses that another attempt may change ask for it after a second, unless headers say when.
+    Where another attempt may succeed, the response asks for it after a second, unless ``headers``
+    state another time.
     """
 
     def __init__(self, status: int, detail: str, headers: Mapping[str, str] | None = None) -> None:

@@ -46,10 +46,10 @@ def outside_bytes(served: Served, prediction: ServedPrediction) -> int:
 
 
 def negotiate(accept: str | None, sent: str) -> str:
-    """Return the format of a response by the weights of RFC 9110; of equals, that of the request.
+    """Return the format of a response by the weights of RFC 9110.
 
-    The most specific range that matches a format gives its weight. Of formats with the same weight,
-    the one named first is taken.
+    The most specific range that matches a format gives its weight. Among formats of equal weight,
+    that of the request is preferred, then the one named first.
 
     >>> negotiate("*/*", "text/csv"), negotiate("text/csv;q=0.9", "application/json")
     ('text/csv', 'text/csv')
@@ -66,7 +66,7 @@ def negotiate(accept: str | None, sent: str) -> str:
             if kind in ranges:
                 weights[media] = ranges[kind]
                 break
-    best = max(weights, key=lambda media: weights[media], default=None)  # the first of equals
+    best = max(weights, key=lambda media: weights[media], default=None)  # the first of equal weight
     if best is None or not weights[best][0]:
         raise HTTPProblem(
             406, f"responses come as {', '.join(MEDIA_TYPES)}, and {accept!r} allows none of them"

@@ -116,7 +116,7 @@ class Served:
         return {name: table[name] for name in table if name in names}
 
     def predict(self, pieces: list[Piece]) -> list[ServedPrediction | Exception]:
-        """Predict all pieces in one pass; if that fails, each by itself."""
+        """Predict all pieces in one pass; if that fails, each separately."""
         try:
             return list(self._predict(pieces))
         except Exception as error:

@@ -12,7 +12,7 @@ function splitNormal(s, at) {
 }
 
 // Mean over neighbours with normal weights. Calibration leaves steps in a density that mean nothing
-// for the target. They are smoothed, as the caption says; the interval is not.
+// for the target. They are smoothed, as the caption notes; the interval is not.
 function smooth(heights, reach) {
   const weights = Array.from({ length: 6 * reach + 1 }, (_, i) => Math.exp(-0.5 * ((i - 3 * reach) / reach) ** 2));
   const total = weights.reduce((a, b) => a + b);
