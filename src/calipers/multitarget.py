@@ -1,6 +1,6 @@
 r"""Several targets: an interval for each, and intervals that contain all of them at once.
 
-Separate models do not say how often all intervals are right at once: two intervals of 95% contain
+Separate models do not show how often all intervals are right at once: two intervals of 95% contain
 both targets with a probability anywhere between 90% and 95%. ``MultiTargetRegressor`` fits one
 ``IntervalRegressor`` per target on the same folds, and measures joint coverage on held-out rows.
 
@@ -174,10 +174,9 @@ class MultiTargetRegressor(RegressorMixin, BaseEstimator):
     def query_and_check(
         self, X: Any, query: Query, *, joint: bool = False
     ) -> tuple[dict[str, Prediction], NDArray[np.bool_]]:
-        """Return the answer to a query for each target, and the mask of values that were not seen.
+        """Return the prediction of each target, by name, and the mask of values that were not seen.
 
-        Answers are keyed by target name. With ``joint``, coverages are those of all targets
-        together.
+        With ``joint``, coverages are those of all targets together.
         """
         requested = (self.coverage,) if query.coverages is None else query.coverages
         levels = tuple(self.single_coverages(requested)) if joint and requested else requested

@@ -405,7 +405,7 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
         return self._ensemble.predict(self.reader_.read(self, X), query)
 
     def query_and_check(self, X: ArrayLike, query: Query) -> tuple[Prediction, NDArray[np.bool_]]:
-        """Return the answer to a query and the mask of values that were not seen (``outside``)."""
+        """Return the prediction for a query and the mask of values not seen in training."""
         numbers, outside = self.read(X)
         return self._ensemble.predict(numbers, query), outside
 
