@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-class Learnt(NamedTuple):
+class LearnedColumn(NamedTuple):
     """The description of a column, its encoder, and its values as the encoder reads them."""
 
     column: Column
@@ -37,15 +37,15 @@ class Learnt(NamedTuple):
 
 
 FEW_CATEGORIES = 30  # up to which every category has an input
-_ROWS_FOR_INPUT = 20  # of a category, with which it has an input among many
-_MOST_INPUTS = 300  # of one column
-_FEW_ROWS = 10  # of a category on average, with which words in the names of categories have inputs
+_ROWS_FOR_INPUT = 20  # rows with which one of many categories has an input
+_MAX_INPUTS = 300  # of one column
+_FEW_ROWS = 10  # mean rows of a category below which words in the names have inputs
 _NO_WORDS = f"free text without a word that many rows have; {kinds.NOT_STORED}"
 
 
 def learn(
     series: "pd.Series[Any]", kind: str | None, max_categories: int | None, min_frequency: int
-) -> Learnt:
+) -> LearnedColumn:
     """Describe a column, make its encoder and read it; its kind is detected if ``kind`` is None."""
     name = str(series.name)
     kind, _, written = (kind or "").partition(" ")
@@ -149,7 +149,7 @@ def kind_of(kind: str, encoder: Encoder) -> str:
 
 
 def how_written(kind: str) -> str:
-    """What a kind of column with a format, as ``kind_of`` returns it, says of the column's text.
+    """Describe how a column's text is written, from the result of ``kind_of``.
 
     >>> how_written("number 1,234.5"), how_written("number")
     ('numbers written like 1,234.5', '')
@@ -199,23 +199,23 @@ def _no_format(name: str, kind: str, written: str) -> ValueError:
     )
 
 
-def _identifier(series: "pd.Series[Any]", name: str, note: str) -> Learnt:
+def _identifier(series: "pd.Series[Any]", name: str, note: str) -> LearnedColumn:
     encoder, column = IdentifierEncoder(), Column(name, "identifier", used=False, note=note)
-    return Learnt(column, encoder, encoder.read(series))
+    return LearnedColumn(column, encoder, encoder.read(series))
 
 
-def _constant(texts: kinds.Texts, name: str) -> Learnt:
+def _constant(texts: kinds.Texts, name: str) -> LearnedColumn:
     values = tuple(texts.levels.to_pylist())
     missing = bool((texts.codes < 0).any())
     note = f"always {values[0]!r}" if len(values) == 1 else "always empty"
     column = Column(name, "constant", categories=values, missing=missing, used=False, note=note)
     encoder = ConstantEncoder([*values, None] if missing else [*values])
-    return Learnt(column, encoder, _objects(texts))
+    return LearnedColumn(column, encoder, _objects(texts))
 
 
 def _category(
     texts: kinds.Texts, name: str, note: str, max_categories: int | None, min_frequency: int
-) -> Learnt:
+) -> LearnedColumn:
     ranked = sorted(
         zip(texts.levels.to_pylist(), texts.counts.tolist(), strict=True),
         key=lambda item: (-item[1], item[0]),
@@ -237,23 +237,23 @@ def _category(
         note += f"; inputs for {counted(len(words), 'word')} in them" if words else ""
     encoder = CategoryEncoder(levels, counts, kept, missing, rare, words=words)
     column = Column(name, "category", categories=tuple(levels[:kept]), missing=missing, note=note)
-    return Learnt(column, encoder, _objects(texts))
+    return LearnedColumn(column, encoder, _objects(texts))
 
 
-def _text(texts: kinds.Texts, name: str, words: list[str]) -> Learnt:
+def _text(texts: kinds.Texts, name: str, words: list[str]) -> LearnedColumn:
     missing = bool((texts.codes < 0).any())
     note = f"free text, with inputs for {counted(len(words), 'word')}; {kinds.NOT_STORED}"
     column = Column(name, "text", categories=tuple(words), missing=missing, note=note)
-    return Learnt(column, TextEncoder(words, missing), _objects(texts))
+    return LearnedColumn(column, TextEncoder(words, missing), _objects(texts))
 
 
 def _with_inputs(counts: list[int]) -> int:
-    """How many of many categories have an input each, by their rows, in descending order.
+    """Number of categories with an input each, from their rows in descending order, if many.
 
-    One at least has none, so that networks learn what a category without an input is like.
+    At least one has none, so that networks learn what a category without an input is like.
     """
     frequent = sum(count >= _ROWS_FOR_INPUT for count in counts)
-    return max(FEW_CATEGORIES, min(frequent, _MOST_INPUTS, len(counts) - 1))
+    return max(FEW_CATEGORIES, min(frequent, _MAX_INPUTS, len(counts) - 1))
 
 
 def _objects(texts: kinds.Texts) -> NDArray[np.object_]:
@@ -261,7 +261,7 @@ def _objects(texts: kinds.Texts) -> NDArray[np.object_]:
     return as_objects(texts.levels.take(pa.array(texts.codes, mask=texts.codes < 0)))
 
 
-def _ordered(series: "pd.Series[Any]", name: str, detected: kinds.DetectedKind) -> Learnt:
+def _ordered(series: "pd.Series[Any]", name: str, detected: kinds.DetectedKind) -> LearnedColumn:
     """Learn a column of numbers, booleans or dates."""
     kind, style, form, _, values, _ = detected
     if values is None:
@@ -294,7 +294,7 @@ def _ordered(series: "pd.Series[Any]", name: str, detected: kinds.DetectedKind) 
         summary = _iso(low), _iso(high), _iso(median)
         encoder = DateEncoder.learn(values, form)
     note = "; ".join(filter(None, [how_written(kind_of(kind, encoder)), outliers]))
-    return Learnt(Column(name, kind, *summary, missing=missing, note=note), encoder, values)
+    return LearnedColumn(Column(name, kind, *summary, missing=missing, note=note), encoder, values)
 
 
 def _iso(seconds: float) -> str:
