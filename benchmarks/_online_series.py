@@ -45,14 +45,14 @@ SPECS = {
     "taylor": ("demand", (1, 2, 3, 48, 336)),
 }
 
-MOST_STEPS = 3_000
+MAX_STEPS = 3_000
 """Longest stream; the peers take milliseconds for a step."""
 
 CHANGES = ("none", "change")
 """The series unchanged, or with another level and scale from the middle of the stream on."""
 
 
-def load(name, change="none", first=0.5, last=1.0, most=MOST_STEPS):
+def load(name, change="none", first=0.5, last=1.0, most=MAX_STEPS):
     """Make the table of a series.
 
     Parameters

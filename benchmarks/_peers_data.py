@@ -18,7 +18,7 @@ class Task:
     """One split of one dataset.
 
     `y` and `y_test` are standardised by the whole dataset, whose mean and standard deviation are
-    `mean` and `unit`; `y_unit` is the training target as it is.
+    `mean` and `unit`; `y_unit` is the training target unchanged.
     """
 
     X: np.ndarray

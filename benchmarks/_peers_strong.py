@@ -50,7 +50,7 @@ def _folds(task):
 
 
 def plain(draw):
-    """A method that draws, as it is."""
+    """A method that draws, unchanged."""
     return lambda task, coverage: of_samples(draw(task.X, task.y, task.X_test, task.seed))
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-LARGEST = 12_000
+MAX_ROWS = 12_000
 UCI = ("yacht", "boston", "energy", "concrete", "wine", "kin8nm", "power", "naval", "protein")
 R_TABLES = {  # package, table, target, columns that leak it or identify the row
     "hitters": ("ISLR", "Hitters", "Salary", ()),
@@ -105,7 +105,7 @@ SKEWED_TABLES = {  # the same, of targets with a long tail, counts and zeros; of
 }
 
 
-def read(name, largest=LARGEST):
+def read(name, largest=MAX_ROWS):
     """Inputs and target of a table's training rows, in random order."""
     folder = os.environ.get("CALIPERS_TABLES")
     kept = Path(folder) / f"{name}.npz" if folder else None

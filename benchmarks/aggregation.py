@@ -17,7 +17,7 @@ from calipers.distributions import SplitNormal, SplitNormalMixture
 MEMBERS = 5
 COVERAGE = 0.95
 ACCURACY = 1e-12
-MOST_STEPS = 10_000
+MAX_STEPS = 10_000
 
 
 def ensemble(rows: int) -> np.ndarray:
@@ -72,7 +72,7 @@ def descent(members: np.ndarray) -> tuple[float, float]:
     lengths = np.stack([point - lower, upper - point]) / (upper - lower)
     scales = lengths / -ndtri(tail)
     going = np.ones(lengths.shape[1], dtype=bool)
-    for _ in range(MOST_STEPS):
+    for _ in range(MAX_STEPS):
         share, t = scales / scales.sum(axis=0), lengths / scales
         tails = erfc(t / np.sqrt(2))
         error = share * tails - tail

@@ -16,7 +16,7 @@ import numpy as np
 
 from calipers.distributions import learn_support
 
-FEWEST = 100
+MIN_ROWS = 100
 
 
 def columns():
@@ -39,7 +39,7 @@ def columns():
                 values = column.dropna().to_numpy(np.float64)
                 values = values[np.isfinite(values)]
                 key = values.tobytes()
-                if len(values) >= FEWEST and key not in seen and len(np.unique(values)) > 2:
+                if len(values) >= MIN_ROWS and key not in seen and len(np.unique(values)) > 2:
                     seen.add(key)
                     yield f"{package}.{item}.{name}", values
 

@@ -34,7 +34,7 @@ LEVELS = (0.5, 0.8, 0.9, 0.95)
 MEASURES = ("interval_score", "crps", "mse")
 FIELDS = ("table", "split", "variant", "rows", "test_rows", *MEASURES, *map(str, LEVELS), "seconds")
 FIELDS += ("trees", "left_by_trees", "left_by_networks")
-LARGEST, MOST_TESTED = 2000, 3000
+MAX_KNOWN, MAX_TESTED = 2000, 3000
 DISCRETE = ("wine", "storms")  # their intervals end on target values, so they contain more
 
 
@@ -58,7 +58,7 @@ def evaluate(name, split, variant):
     X, y = read(name)
     order = np.random.default_rng(100 + split).permutation(len(y))
     cut = max(len(y) // 5, min(len(y) // 3, 100))
-    tested, known = order[:cut][:MOST_TESTED], order[cut:][:LARGEST]
+    tested, known = order[:cut][:MAX_TESTED], order[cut:][:MAX_KNOWN]
     unit, rows = y.std(), (X[known], X[tested])
     plans = stopped_by_fold if variant == "stopped by the fold" else make_plans
     training_rows.make_plans = plans

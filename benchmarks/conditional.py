@@ -41,7 +41,7 @@ FIRST = 5
 SPLITS = dict.fromkeys(("yacht", "boston", "energy", "concrete", "wine"), 4)
 SPLITS |= dict.fromkeys(("kin8nm", "power", "naval", "protein"), 2)
 KINDS = ("map", "width")
-LARGEST = {"naval": 2000}  # training rows, 3,000 for the others
+MAX_ROWS = {"naval": 2000}  # training rows, 3,000 for the others
 TEST, ROWS = 4000, 1000
 SYNTHETIC = ("hetero", *PROBLEMS)
 COLUMNS = ("name", "rows", "test_rows", "level", "calibration", "coverage", "lowest_tenth")
@@ -69,7 +69,7 @@ def rows_of(name, split):
         return *train, *test
     data, chosen = load(name), paper_splits(name, random_state=0, trials=split + 1)[split]
     rng, train, test = np.random.default_rng(split), chosen.train, chosen.test
-    most = LARGEST.get(name, 3000)
+    most = MAX_ROWS.get(name, 3000)
     if len(train) > most:
         mixed = rng.permutation(train)
         train, test = mixed[:most], np.concatenate([test, mixed[most:]])

@@ -10,7 +10,7 @@ import argparse
 import time
 import warnings
 
-from _tables import LARGEST, UCI, read
+from _tables import MAX_ROWS, UCI, read
 
 from calipers import IntervalRegressor
 
@@ -19,7 +19,7 @@ def main():
     """Print a line for each table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("tables", nargs="+", choices=UCI)
-    parser.add_argument("--rows", type=int, default=LARGEST, help="maximum number of rows")
+    parser.add_argument("--rows", type=int, default=MAX_ROWS, help="maximum number of rows")
     parser.add_argument("--first", action="store_true", help="time the first fit, with compilation")
     options = parser.parse_args()
     for name in options.tables:

@@ -23,7 +23,7 @@ import numpy as np
 from _online_series import CHANGES, SPECS, load
 
 FOLDER = Path(__file__).parents[1] / "results" / "online"
-COVERAGE, WINDOW, MOST_ROWS = 0.9, 200, 6_000
+COVERAGE, WINDOW, MAX_ROWS = 0.9, 200, 6_000
 SETTINGS = {"n_networks": 5, "epochs": 40}  # of the networks, so that two cores suffice
 PARTS = {"test": (0.5, 1.0), "dev": (0.25, 0.5), "full": (0.5, 1.0, 10**9)}
 
@@ -57,7 +57,7 @@ def fitted(name, part):
     from calipers import IntervalRegressor
 
     series = load(name, "none", *PARTS[part])
-    rows = slice(0 if part == "full" else max(series.start - MOST_ROWS, 0), series.start)
+    rows = slice(0 if part == "full" else max(series.start - MAX_ROWS, 0), series.start)
     settings = {} if part == "full" else SETTINGS
     model = IntervalRegressor(coverage=COVERAGE, random_state=0, verbose=0, **settings)
     return model.fit(series.X[rows], series.y[rows])
@@ -76,7 +76,7 @@ def run(names, changes, methods, part):
     for name in names:
         for change in changes:
             series = load(name, change, *PARTS[part])
-            first = max(series.start - MOST_ROWS, 0)
+            first = max(series.start - MAX_ROWS, 0)
             for method in methods:
                 _run_one(series, first, change, method, part)
 

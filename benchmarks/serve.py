@@ -137,10 +137,10 @@ async def load(address, kind, body, concurrency, seconds):
         reader, writer = await asyncio.open_connection(host, int(port))
         while (began := time.perf_counter()) < end:
             writer.write(head.encode() + body)
-            answer = await reader.readuntil(b"\r\n\r\n")
-            if not answer.startswith(b"HTTP/1.1 200"):
-                raise RuntimeError(answer)
-            length = int(re.search(rb"content-length: (\d+)", answer).group(1))
+            response = await reader.readuntil(b"\r\n\r\n")
+            if not response.startswith(b"HTTP/1.1 200"):
+                raise RuntimeError(response)
+            length = int(re.search(rb"content-length: (\d+)", response).group(1))
             await reader.readexactly(length)
             taken.append(time.perf_counter() - began)
         writer.close()

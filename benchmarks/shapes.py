@@ -30,7 +30,7 @@ from calipers._estimator.candidates import (
     measure,
     trial,
 )
-from calipers._estimator.together import alone
+from calipers._estimator.together import run_fit
 from calipers._estimator.training_rows import mark_outliers, read_rows
 from calipers.objectives import ROWS_FOR_SEVERAL, SKEWED, Density, skewness
 from calipers.training import make_program
@@ -38,7 +38,7 @@ from calipers.training import make_program
 RESULTS = Path(__file__).resolve().parents[1] / "results" / "defaults" / "shapes.csv"
 FIELDS = ("table", "rows", "inputs", "skewness", "components", "scale", "epochs")
 FIELDS += ("interval_score", "pinball", "mse", "seconds")
-LARGEST, PARTS, MARGINS = 4000, (0.03, 0.1), (0.0, 0.005, 0.01, 0.02, 0.03)
+MAX_ROWS, PARTS, MARGINS = 4000, (0.03, 0.1), (0.0, 0.005, 0.01, 0.02, 0.03)
 FIRST = OutputShape(1, "identity")
 
 
@@ -52,7 +52,7 @@ def shapes_of(y):
 
 def evaluate(name):
     """Rows of the results for one table."""
-    X, y = read(name, LARGEST)
+    X, y = read(name, MAX_ROWS)
     known = (name, *X.shape, f"{skewness(y):.3g}")
     for count, scale in shapes_of(y):
         loss = Density(components=count, scale=scale)
@@ -68,7 +68,7 @@ def evaluate(name):
             began = time.perf_counter()
             program = make_program(model, data.X, len(data.used))
             shape = OutputShape(count, scale)
-            found = alone(model, trial(model, program, shape, data, folds, part))
+            found = run_fit(model, trial(model, program, shape, data, folds, part))
             yield row(known, count, scale, part, found, y, time.perf_counter() - began)
 
 

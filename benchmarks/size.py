@@ -24,7 +24,7 @@ FEATURES = {
         _estimator/candidates losses/_mixtures distributions/_transformed
         objectives:candidates,scales,skewness,Density
         heads/_densities:_grouped,_flat,_mixture_quantile,with_components
-        heads/_head:shares,_softmax,with_components,mixture
+        heads/_head:mixture_weights,_softmax,with_components,mixture
         onnx/_quantiles:mapped_mean,in_own_unit
         distributions/_mixture:by_network distributions/_mixture_formulas:_by_network
         """,
@@ -46,7 +46,7 @@ FEATURES = {
     "streams": """
         calibration/_online calibration/_tracking calibration/_martingale calibration/_input_shift
         calibration/_learned cli/_watch ensemble:learn,_adaptive,_moved regressor:update
-        serve/_served:learn,save,alarm serve/_monitor:learnt,_seal
+        serve/_served:learn,save,alarm serve/_monitor:learned,_seal
         """,
     "more rows than memory": """
         rowblocks _row_sources _estimator/large _estimator/shares bank/_shards

@@ -33,7 +33,7 @@ SIMULATED = {  # rows, and the fraction of the variance that is noise
     "steps": (4000, 0.1),
 }
 REAL = ("kin8nm", "housing", "deliveries", "storms", "computers", "power", "protein", "concrete")
-MOST, TEST = 8000, 1500
+MAX_ROWS, TEST = 8000, 1500
 
 
 def simulated(name):
@@ -64,7 +64,7 @@ def simulated(name):
 
 def evaluate(name):
     """Rows of the results of one table."""
-    X, y = simulated(name) if name in SIMULATED else read(name, MOST)
+    X, y = simulated(name) if name in SIMULATED else read(name, MAX_ROWS)
     test = min(TEST, len(y) // 5)
     usual = MLP(bins=0).factory(X[test:], len(y) - test)
     for called, network in (

@@ -28,7 +28,7 @@ COLUMNS = ("table", "rows", "bounds", "support", "crps", "score_80", "score_95",
 COLUMNS += tuple(f"held_{p}" for p in (50, 80, 90, 95)) + tuple(
     f"shared_{p}" for p in (50, 80, 90, 95)
 )
-ROWS, MOST = 1600, 2400
+ROWS, MAX_ROWS = 1600, 2400
 
 
 def _zeros(rng, share, rest):
@@ -66,7 +66,7 @@ def rows_of(name):
         return X, np.asarray(SYNTHETIC[name](rng, X, eta), np.float64)
     data = datasets.load(name, verbose=0)
     rng = np.random.default_rng(0)
-    chosen = rng.permutation(_training_rows(name, len(data.y)))[:MOST]
+    chosen = rng.permutation(_training_rows(name, len(data.y)))[:MAX_ROWS]
     return data.X[chosen], data.y[chosen]
 
 
@@ -131,9 +131,9 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--tables", nargs="*", default=[*SYNTHETIC, *REAL])
     parser.add_argument("--epochs", type=int, default=None)
-    asked = parser.parse_args()
-    for name in asked.tables:
-        new = [dict(zip(COLUMNS, row, strict=True)) for row in measured(name, asked.epochs)]
+    arguments = parser.parse_args()
+    for name in arguments.tables:
+        new = [dict(zip(COLUMNS, row, strict=True)) for row in measured(name, arguments.epochs)]
         old = list(csv.DictReader(RESULTS.open())) if RESULTS.exists() else []
         rows = [row for row in old if row["table"] != name] + new
         RESULTS.parent.mkdir(parents=True, exist_ok=True)

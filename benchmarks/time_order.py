@@ -2,7 +2,7 @@
 
     CALIPERS_DATA=... python benchmarks/time_order.py       # prints a table; a minute on two cores
 
-The later rows are predicted and not learnt from.
+The later rows are predicted and not learned from.
 """
 
 import numpy as np

@@ -36,7 +36,7 @@ from calipers.training import make_program, make_settings
 RESULTS = Path(__file__).resolve().parents[1] / "results" / "defaults" / "variants.csv"
 FIELDS = ("table", "rows", "inputs", "members", "variant", "interval_score", "mse", "crps")
 FIELDS += ("epochs", "run")
-LARGEST = {"power": 9000, "kin8nm": 7400, "protein": 9000, "naval": 6000, "diamonds": 6000}
+MAX_ROWS = {"power": 9000, "kin8nm": 7400, "protein": 9000, "naval": 6000, "diamonds": 6000}
 FEW_ROWS, MORE_MEMBERS = 1500, 4  # small tables have noisy scores and cheap networks
 MANY_ROWS, NOISE = 900, 0.04  # tables for which pieces are used, see ``calipers.networks.MLP``
 PROGRAM = ("frequencies", "hidden", "batch_size", "dropout")
@@ -290,7 +290,7 @@ def with_biases(net, inputs, rng):
 
 def evaluate(name, variants, members, number):
     """Rows of the results for one table and run, of variants that share a program."""
-    X, y = read(name, LARGEST.get(name, 4000))
+    X, y = read(name, MAX_ROWS.get(name, 4000))
     rows, inputs = X.shape
     members = members or (MORE_MEMBERS if rows < FEW_ROWS else 2)
     program = make(X, rows, {k: v for k, v in VARIANTS[variants[0]].items() if k in PROGRAM})

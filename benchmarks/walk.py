@@ -43,7 +43,7 @@ target.
 
 The score is the interval score divided by that of one constant interval, between the two training
 targets that 95% coverage needs (the order statistics of split conformal prediction). Below 1, the
-model has learnt something. Seconds are for `fit`, with its evaluation and its second fit, on one
+model has learned something. Seconds are for `fit`, with its evaluation and its second fit, on one
 core. A command that failed is named.
 
 {table}

@@ -108,7 +108,7 @@ def draw_split_normal():
 
 
 def draw_mixture(model):
-    """What five networks say of one row, at the edge of the data."""
+    """The predictions of five networks for one row, at the edge of the data."""
     figure = new_figure(2.5, width=4.8)
     axes = figure.subplots()
     plot_mixture(axes, model.predict_dist([[6.2]]), coverage=0.95)

@@ -225,7 +225,7 @@ def uneven(monkeypatch):
 
 def test_a_calibration_that_learns_on_what_in_a_row_it_depends(uneven, tmp_path):
     X, y, groups = uneven
-    one = SMALL | {"epochs": 1}  # networks that have learnt nothing of the noise
+    one = SMALL | {"epochs": 1}  # networks that have learned nothing of the noise
     usual = IntervalRegressor(calibration="map", n_networks=4, cv=2, **one).fit(X, y)
     model = IntervalRegressor(calibration="located", n_networks=4, cv=2, **one)
     model.fit(X, y, groups=groups)

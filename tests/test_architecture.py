@@ -21,10 +21,10 @@ def imported(tree):
             yield from (alias.name for alias in node.names)
 
 
-def foreign(room, name):
-    """Whether a name is private to another room; private modules of the top are everyone's."""
-    package, *parts = name.split(".")
-    if package != "calipers" or parts[:1] == [room]:
+def foreign(package, name):
+    """Whether a name is private to another package; private modules of the top are everyone's."""
+    top, *parts = name.split(".")
+    if top != "calipers" or parts[:1] == [package]:
         return False
     return any(part.startswith("_") and not part.startswith("__") for part in parts[1:])
 
@@ -48,8 +48,8 @@ def test_what_counts_as_foreign(name, expected):
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(SOURCE)))
 def test_nothing_private_to_another_package_is_imported(path):
-    room = path.relative_to(SOURCE).parts[1].removesuffix(".py")
-    found = [name for name in imported(ast.parse(path.read_text())) if foreign(room, name)]
+    package = path.relative_to(SOURCE).parts[1].removesuffix(".py")
+    found = [name for name in imported(ast.parse(path.read_text())) if foreign(package, name)]
     assert not found
 
 

@@ -114,8 +114,8 @@ def test_a_continuous_target_is_as_it_was():
     assert np.array_equal(auto.predict_dist(X).crps(y), none.predict_dist(X).crps(y))
     shifted = [small(bounds=b, epochs=20).fit(X, y + 100) for b in ("auto", None)]
     assert str(shifted[0].support_) == "non-negative numbers"
-    ask = Query((0.5, 0.9), (0.1,), variance=True, density=9, at=y + 100)
-    first, second = (m.query(X, ask) for m in shifted)
+    query = Query((0.5, 0.9), (0.1,), variance=True, density=9, at=y + 100)
+    first, second = (m.query(X, query) for m in shifted)
     for name in ("point", "intervals", "quantiles", "variance", "cdf"):
         assert np.array_equal(getattr(first, name), getattr(second, name)), name
 

@@ -1,4 +1,4 @@
-"""Categories of many levels: what their targets tell, and of which rows they may not."""
+"""Categories of many levels: target encoding that does not leak a row's own target."""
 
 import json
 
@@ -107,7 +107,7 @@ def test_levels_that_differ_in_spread_alone_keep_one_mean():
 
 @settings(deadline=None, max_examples=25)
 @given(st.integers(0, 2**32 - 1), st.booleans())
-def test_no_row_is_told_of_its_own_target(seed, grouped):
+def test_no_row_has_seen_its_own_target(seed, grouped):
     rng = np.random.default_rng(seed)
     rows, levels = 60, 7
     codes = rng.integers(-1, levels, rows)
@@ -123,7 +123,7 @@ def test_no_row_is_told_of_its_own_target(seed, grouped):
 
     before, changed = encoded(y), y.copy()
     changed[held_out] = 1e3
-    assert (encoded(changed) == before).all()  # none is told of held-out targets
+    assert (encoded(changed) == before).all()  # held-out targets have no influence
     row = train[rng.integers(len(train))]
     own = np.array([row]) if groups is None else train[groups[train] == groups[row]]
     changed = y.copy()

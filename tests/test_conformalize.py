@@ -33,7 +33,7 @@ KINDS = np.array(["a", "b", "c"])
 
 
 def draw(rng, n, kinds=(0.6, 0.35, 0.05)):
-    """Rows whose noise depends on a category, which the model is not told enough of."""
+    """Rows whose noise depends on a category, of which the model knows too little."""
     kind = rng.choice(3, n, p=kinds)
     x = rng.uniform(-1, 1, n)
     y = x + np.array([0.1, 1.0, 3.0])[kind] * rng.standard_normal(n)
@@ -181,7 +181,7 @@ def test_recent_rows_count_more_under_drift(model, tmp_path):
             made = copy.copy(model).conformalize(X[:400], y[:400], half_life=half_life)
             found.append(inside(made, X[400:], y[400:]).mean())
     assert np.mean(rates[None]) < 0.85
-    # Rows of before the change are 200 rows or five half-lives old: 1/32 of the weight.
+    # Rows from before the change are 200 rows or five half-lives old: 1/32 of the weight.
     assert not_below(rates[40], 0.9 - 1 / 32)
     assert np.mean(rates[40]) < 0.95
     rows = made.about_["conformalized"]["effective_rows"]

@@ -27,7 +27,7 @@ TINY = {
 }
 
 
-def waves(rows, seed):
+def sine_rows(rows, seed):
     """A dependence that takes many rows to learn, and little noise."""
     rng = np.random.default_rng(seed)
     X = rng.uniform(-2, 2, (rows, 3))
@@ -42,12 +42,12 @@ def noise(rows, seed):
 
 @pytest.mark.long
 def test_what_helped_before_helps_again():
-    X, y = waves(400, 0)
+    X, y = sine_rows(400, 0)
     model = IntervalRegressor(**TINY).fit(X, y)
     found = worth_of_more_rows(model, X, y)
     assert found.width_range[1] < 0.95
-    more = IntervalRegressor(**TINY).fit(*waves(800, 1))
-    X_test, _ = waves(2000, 2)
+    more = IntervalRegressor(**TINY).fit(*sine_rows(800, 1))
+    X_test, _ = sine_rows(2000, 2)
     widths = [np.ptp(m.predict_interval(X_test), axis=1).mean() for m in (model, more)]
     assert found.width - 0.1 < widths[1] / widths[0] < 0.9  # learning curves level off
     assert "narrower" in str(found)

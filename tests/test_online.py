@@ -175,12 +175,12 @@ import sys, numpy as np, calipers
 model = calipers.load(sys.argv[1])
 rng = np.random.default_rng(0)
 while True:
-    learnt = int(model.ensemble_.calibrations[-1].levels.rows) if len(
+    learned = int(model.ensemble_.calibrations[-1].levels.rows) if len(
         model.ensemble_.calibrations) > 1 else 0
     X = rng.uniform(-2, 2, (3, 2))
     model.update(X, X[:, 0])
     model.save(sys.argv[1])
-    print(learnt + 3, flush=True)
+    print(learned + 3, flush=True)
 """
 
 
@@ -196,6 +196,6 @@ def test_a_kill_loses_nothing_that_was_saved(folder, tmp_path):
         finally:
             worker.send_signal(signal.SIGKILL)
         rest = worker.stdout.read().split()
-    said = int(rest[-1]) if rest else last
+    printed = int(rest[-1]) if rest else last
     model = calipers.load(path)
-    assert int(model.ensemble_.calibrations[-1].levels.rows) in (said, said + 3)
+    assert int(model.ensemble_.calibrations[-1].levels.rows) in (printed, printed + 3)

@@ -371,9 +371,9 @@ class TestMethods:
         assert model.predict_interval(data[0], coverage=0.95).shape == (250, 2)
         with pytest.raises(ValueError, match=r"coverage \[0.8\] cannot be had.*'snm'"):
             model.predict_interval(data[0], coverage=0.8)
-        for answer in (model.predict_dist, model.predict_var):
+        for method in (model.predict_dist, model.predict_var):
             with pytest.raises(ValueError, match=f"aggregation='{aggregation}' gives bounds"):
-                answer(data[0])
+                method(data[0])
 
     def test_none_is_for_a_single_network(self, data):
         with pytest.raises(ValueError, match="n_networks=1, got n_networks=2"):

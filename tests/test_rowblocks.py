@@ -263,7 +263,7 @@ class TestFit:
         loaded = IntervalRegressor.load(tmp_path / "model")
         assert loaded.about_["time_budget"] == model.about_["time_budget"]
 
-    def test_gross_errors_are_not_learnt_from(self, data, small):
+    def test_gross_errors_are_not_learned_from(self, data, small):
         X, y = data[0], data[1].copy()
         y[[5, 1700]] = 1e12, -1e12
         with pytest.warns(UserWarning, match="far from all other targets"):
@@ -282,13 +282,13 @@ class TestFit:
         assert found["rows"] == sorted(found["rows"])
 
     def test_no_more_chunks_than_jobs_hold_shards(self, data, small, monkeypatch):
-        parallel, asked = training.joblib.Parallel, []
+        parallel, calls = training.joblib.Parallel, []
         monkeypatch.setattr(training, "lane_count", lambda *_: 1)
         monkeypatch.setattr(
-            training.joblib, "Parallel", lambda **k: asked.append(k["n_jobs"]) or parallel(**k)
+            training.joblib, "Parallel", lambda **k: calls.append(k["n_jobs"]) or parallel(**k)
         )
         tiny(n_jobs=2).fit(RowBlocks(*data))
-        assert asked == [2]
+        assert calls == [2]
 
     def test_what_few_rows_show_of_the_target_is_not_believed_against_others(self, data, small):
         y = np.exp(data[1])

@@ -361,7 +361,7 @@ class TestParts:
         assert whole["city"] == (["New York"] * 10 + ["Oslo"] * 10) * 2
 
     def test_large_files_are_cut_between_row_groups(self, folder, monkeypatch):
-        monkeypatch.setattr(_parts, "_LARGEST", 1)
+        monkeypatch.setattr(_parts, "_MAX_BYTES", 1)
         parts, _ = find_parts([str(folder / "year=2023" / "city=Oslo")])
         blocks = [list(read_part(pickle.loads(pickle.dumps(part)))) for part in parts]
         assert [[block.table.num_rows for block in part] for part in blocks] == [[4], [4], [2]]
@@ -448,8 +448,8 @@ class TestWorkbooks:
     def test_a_small_file_that_stands_for_gigabytes_is_refused(
         self, cells, problem, tmp_path, monkeypatch
     ):
-        monkeypatch.setattr("calipers.tables._excel._MOST_BYTES", 2**22)
-        monkeypatch.setattr("calipers.tables._excel._MOST_CELLS", 100_000)
+        monkeypatch.setattr("calipers.tables._excel._MAX_BYTES", 2**22)
+        monkeypatch.setattr("calipers.tables._excel._MAX_CELLS", 100_000)
         path = tmp_path / "bomb.xlsx"
         with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
             archive.writestr("xl/workbook.xml", "<workbook/>")
@@ -459,7 +459,7 @@ class TestWorkbooks:
 
     def test_a_text_that_many_cells_share_is_counted_for_each(self, tmp_path, monkeypatch):
         pytest.importorskip("openpyxl")
-        monkeypatch.setattr("calipers.tables._excel._MOST_TEXT", 200_000)
+        monkeypatch.setattr("calipers.tables._excel._MAX_TEXT", 200_000)
         pd.DataFrame({"a": ["x" * 30_000] * 10}).to_excel(tmp_path / "same.xlsx", index=False)
         with pytest.raises(TableError, match="texts of 300,000 characters"):
             read_table([str(tmp_path / "same.xlsx")])

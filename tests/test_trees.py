@@ -14,11 +14,11 @@ from sklearn.tree import DecisionTreeRegressor
 
 from calipers import IntervalRegressor, RowBlocks
 from calipers._estimator.candidates import Measures, _settled, unexplained_by_trees
-from calipers._estimator.together import alone
+from calipers._estimator.together import run_fit
 from calipers._estimator.training_rows import TrainingRows, read_rows
 from calipers._estimator.tree_bags import (
     _KINDS,
-    _MOST_PARTS,
+    _MAX_PARTS,
     _PARTS,
     predictions_by_fold,
     predictions_for_new_rows,
@@ -31,7 +31,7 @@ from calipers.multitarget import MultiTargetRegressor
 from calipers.networks import MLP, DenseFactory
 from calipers.objectives import Density
 from calipers.optimizers import Adam
-from calipers.preprocessing import MOST_TREES, Forest, TreeRows
+from calipers.preprocessing import MAX_TREES, Forest, TreeRows
 from calipers.preprocessing._forest import Tree
 from calipers.storage import ModelFileError, read_model, write_model
 
@@ -79,8 +79,8 @@ def grown(X, y, labels=None, trees=70, n_jobs=1):
 
 def only(forest, *kinds):
     """The forest with the trees of these kinds alone: the two forests, and the boosted trees."""
-    share = len(forest) // 7
-    kind = np.repeat([0, 1, 2], [share, share, 5 * share])
+    each = len(forest) // 7
+    kind = np.repeat([0, 1, 2], [each, each, 5 * each])
     other = np.repeat(~np.isin(kind, kinds), forest.sizes) & (forest.feature < 0)
     return replace(forest, number=np.where(other, 0, forest.number))
 
@@ -110,13 +110,13 @@ def test_a_row_has_the_same_bits_in_any_company(forest):
 
 
 @pytest.fixture
-def _fixed_shares(monkeypatch):
+def _fixed_weights(monkeypatch):
     """The weights of the kinds, which all rows have in common, depend on no target."""
-    shares = np.array([0.6, 0.5, 0.4])
-    monkeypatch.setattr("calipers._estimator.tree_bags.weights_of_kinds", lambda *_: shares)
+    weights = np.array([0.6, 0.5, 0.4])
+    monkeypatch.setattr("calipers._estimator.tree_bags.weights_of_kinds", lambda *_: weights)
 
 
-@pytest.mark.usefixtures("_fixed_shares")
+@pytest.mark.usefixtures("_fixed_weights")
 def test_points_do_not_know_a_rows_own_target():
     X, y = steps()
     other = y.copy()
@@ -126,7 +126,7 @@ def test_points_do_not_know_a_rows_own_target():
     assert (before != after).any()
 
 
-@pytest.mark.usefixtures("_fixed_shares")
+@pytest.mark.usefixtures("_fixed_weights")
 def test_points_do_not_know_targets_of_a_rows_own_group():
     X, y = steps()
     labels, other = np.arange(200) // 10, y.copy()
@@ -160,8 +160,8 @@ def test_the_weighted_sum_is_better_than_its_parts(monkeypatch):
         return np.mean((grown(X, target(X), trees=700)[0].predict(X_new) - target(X_new)) ** 2)
 
     found = [error()]
-    for shares in ([1, 0, 0], [1, 1, 0], [0, 0, 1]):
-        weights = np.array(shares, float)
+    for kinds in ([1, 0, 0], [1, 1, 0], [0, 0, 1]):
+        weights = np.array(kinds, float)
         monkeypatch.setattr(
             "calipers._estimator.tree_bags.weights_of_kinds", lambda *_, w=weights: w
         )
@@ -174,9 +174,9 @@ def test_the_weighted_sum_is_better_than_its_parts(monkeypatch):
 
 def test_the_largest_number_of_trees_can_be_stored():
     most = MLP._parameter_constraints["trees"][0].right
-    for parts in range(_PARTS, _MOST_PARTS + 1):
+    for parts in range(_PARTS, _MAX_PARTS + 1):
         at_once = _KINDS * parts
-        assert -(-most // at_once) * at_once <= MOST_TREES
+        assert -(-most // at_once) * at_once <= MAX_TREES
 
 
 def test_weights_fit_rows_that_the_trees_have_not_seen():
@@ -287,7 +287,7 @@ def test_trees_as_arrays(forest):
     np.testing.assert_array_equal(again.predict(X), forest.predict(X))
 
 
-@pytest.mark.usefixtures("_fixed_shares")
+@pytest.mark.usefixtures("_fixed_weights")
 def test_a_held_out_row_is_unknown_to_its_fold():
     X, y = steps()
     own = model()
@@ -297,7 +297,7 @@ def test_a_held_out_row_is_unknown_to_its_fold():
     def inputs(targets):
         own.reader_ = replace(own.reader_, forest=None)
         given = data._replace(y=targets, target=targets).encoded_by_fold(folds, 0)
-        return alone(own, add_trees(own, None, given))[0].inputs
+        return run_fit(own, add_trees(own, None, given))[0].inputs
 
     other = y.copy()
     train, held_out = folds[1]
@@ -316,14 +316,14 @@ def test_a_held_out_row_is_unknown_to_its_fold():
     assert (before[1, held_out, -1] != before[0, held_out, -1]).all()
 
 
-@pytest.mark.usefixtures("_fixed_shares")
+@pytest.mark.usefixtures("_fixed_weights")
 @pytest.mark.parametrize("cv", [2, 5])
 def test_a_held_out_row_has_the_mean_of_two_predictions_that_do_not_know_it(cv):
     X, y = steps()
     own = model()
     data = read_rows(own, X, y, None, None, reset=True)
     given = data.encoded_by_fold(data.split(cv, cv), 0)
-    found = alone(own, add_trees(own, None, given))[0].inputs[0, :, -1]
+    found = run_fit(own, add_trees(own, None, given))[0].inputs[0, :, -1]
     held_out = given.folds[0].held_out
     standard = given._replace(y=(y - y.mean()) / y.std())
     of_fold = predictions_by_fold(own, standard, given.folds, 12)[0]
@@ -688,7 +688,9 @@ def test_trees_grown_beside_a_trial_are_those_grown_after_it(tried):
     np.testing.assert_array_equal(one.predict_interval(X), two.predict_interval(X))
 
 
-@pytest.mark.parametrize(("trees", "networks"), [(0.5, 0.4), (0.032, 0.03), (0.95, 1.0)])
+@pytest.mark.parametrize(
+    ("trees", "networks"), [(0.5, 0.4), (0.032, 0.03), (0.95, 1.0), (0.009, 0.0095)]
+)
 def test_where_rows_decide_against_trees_nothing_changes(tried, monkeypatch, trees, networks):
     X, y = steps(240)
     left = Measures(1.0, 1.0, 1.0, networks)
@@ -742,7 +744,7 @@ def test_several_targets_go_together(tried):
         assert (own.reader_.forest is None) == (single.reader_.forest is None)
 
 
-def test_far_targets_are_not_learnt():
+def test_far_targets_are_not_learned():
     X, y = steps()
     y[3] = 1e7
     with warnings.catch_warnings():

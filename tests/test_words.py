@@ -31,7 +31,7 @@ WORTH = {"law": 3.0, "beauty": -2.0, "école": 1.0, "music": 0.0}
 
 
 def schools(rows, seed=0, repeated=1):
-    """Schools, of whom each name is in one row or ``repeated``; the words tell the target."""
+    """Schools, of whom each name is in one row or ``repeated``; the words determine the target."""
     rng = np.random.default_rng(seed)
     number = np.arange(rows) // repeated
     kind = np.array(KINDS)[rng.integers(0, 4, rows)[number]]
@@ -172,9 +172,9 @@ def test_storage(model, tmp_path):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"words": ["law", "law"]}, "distinct words in small letters"),
-        ({"words": ["law.*"]}, "distinct words in small letters"),
-        ({"words": ["Law"]}, "distinct words in small letters"),
+        ({"words": ["law", "law"]}, "distinct words in lower case"),
+        ({"words": ["law.*"]}, "distinct words in lower case"),
+        ({"words": ["Law"]}, "distinct words in lower case"),
         ({"words": []}, "words"),
         ({"words": ["law"]}, "the words"),
         ({"missing": 1}, "missing"),

@@ -24,7 +24,7 @@ AnyIntArray = NDArray[np.integer[Any]]  # of any size
 Array: TypeAlias = Any
 """An array of NumPy, JAX or PyTorch, or a value of an ONNX graph; they have no common type."""
 
-_LARGEST = float(np.finfo(np.float64).max)
+_MAX_FLOAT = float(np.finfo(np.float64).max)
 
 
 def warn(text: str) -> None:
@@ -107,7 +107,7 @@ def refuse_where(name: str, array: FloatArray, bad: NDArray[np.bool_], rule: str
 
 
 finite = partial(checked, rule="must be finite", strict=True)
-scale = partial(checked, rule="must be finite and not negative", low=0.0, high=_LARGEST)
+scale = partial(checked, rule="must be finite and not negative", low=0.0, high=_MAX_FLOAT)
 positive = partial(checked, rule="must be finite and above 0", low=0.0, strict=True)
 not_nan = partial(checked, rule="must not be NaN")  # infinities pass
 probability = partial(checked, rule="must be between 0 and 1", low=0.0, high=1.0)

@@ -32,7 +32,7 @@ PAPER = {
 
 
 class _Coverage(Within):  # type: ignore[misc]
-    """A probability strictly between 0 and 1, in the words of people rather than of intervals."""
+    """A probability strictly between 0 and 1, described in words in error messages."""
 
     def __str__(self) -> str:
         return "a number between 0 and 1, such as 0.95"

@@ -2,8 +2,8 @@
 
 `replacing` writes a file under a temporary name in the same folder, flushes it to disk, and renames
 it. A reader sees the old bytes or the new ones; a process killed at any moment leaves no partial
-file. Models, predictions, reports and caches are written so. Files that lines are appended to (the
-store of a search, ``calipers watch --out``) and scratch files without a name are not.
+file. Models, predictions, reports and caches are written this way. Files that lines are appended to
+(the store of a search, ``calipers watch --out``) and scratch files without a name are not.
 """
 
 import errno

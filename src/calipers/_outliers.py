@@ -1,8 +1,8 @@
 """Gross errors among numbers: values too far from all others to belong to a tail.
 
-A heavy tail is no error. The growth of the distances from the median between two of their quantiles
-gives the expected largest distance if the tail is a power law, which is heavier than the tails of
-normal and lognormal numbers; only values ten times beyond that are taken for errors. One in a
+A heavy tail is not an error. The growth of the distances from the median between two of their
+quantiles gives the expected largest distance if the tail is a power law, which is heavier than the
+tails of normal and lognormal numbers; only values ten times beyond that count as errors. One in a
 hundred samples of Student's t with two degrees of freedom has such a value, and practically no
 sample with lighter tails.
 """
@@ -21,11 +21,11 @@ FAR_TARGETS = (
 )
 """What becomes of outlying targets, and what to do about them."""
 
-_FEWEST = 20  # distances that are needed to estimate a tail
+_MIN_DISTANCES = 20  # distances that are needed to estimate a tail
 _LEVELS = (0.75, 0.9)  # of the distances that estimate the tail; too low for errors to affect them
 _FACTOR = 10.0  # an error is this many times beyond the expected largest distance
-_MOST = 0.05  # fraction of the values; if there are more, they are no errors
-_NEIGHBOURS, _MOST_CHECKED, _ROWS = 3, 50, 50_000
+_MAX_FRACTION = 0.05  # fraction of the values; if there are more, they are not errors
+_NEIGHBOURS, _MAX_CHECKED, _ROWS = 3, 50, 50_000
 _EXPLAINED = 0.4  # fraction of outlying rows with outlying neighbours: inputs then explain them
 
 
@@ -41,7 +41,7 @@ def outlying_values(values: "AnyFloatArray") -> "BoolArray":
     """
     low, high = outlier_limits(values, len(values))
     outlying = (values < low) | (values > high)
-    return outlying if outlying.mean() <= _MOST else np.zeros(len(values), dtype=bool)
+    return outlying if outlying.mean() <= _MAX_FRACTION else np.zeros(len(values), dtype=bool)
 
 
 def outlier_limits(values: "AnyFloatArray", count: int) -> tuple[float, float]:
@@ -56,7 +56,7 @@ def outlier_limits(values: "AnyFloatArray", count: int) -> tuple[float, float]:
     median = np.median(scaled) if len(scaled) else 0.0
     distance = np.abs(scaled - median)
     positive = distance[distance > 0]  # a target may be 0 in most rows
-    if len(positive) < _FEWEST:
+    if len(positive) < _MIN_DISTANCES:
         return -np.inf, np.inf
     low, high = np.quantile(positive[:: len(positive) // _ROWS + 1], _LEVELS)
     growth = np.log(high / low) / np.log((1 - _LEVELS[0]) / (1 - _LEVELS[1]))
@@ -88,7 +88,7 @@ def outlying_targets(X: "AnyFloatArray", y: "AnyFloatArray") -> "BoolArray":
     """Mask of targets that are likely to be errors: outliers that the inputs do not explain.
 
     If many rows with outlying targets are neighbours of each other, the inputs explain the targets,
-    which are then no errors.
+    which are then not errors.
     """
     outlying = outlying_values(y)
     if outlying.sum() > 1 and _with_outlying_neighbours(X, outlying) > _EXPLAINED:
@@ -100,7 +100,7 @@ def _with_outlying_neighbours(X: "AnyFloatArray", outlying: "BoolArray") -> floa
     """Fraction of outlying rows that have another one among their nearest neighbours."""
     step = len(X) // _ROWS + 1
     X, outlying = X[::step], outlying[::step]
-    checked = np.flatnonzero(outlying)[:_MOST_CHECKED]
+    checked = np.flatnonzero(outlying)[:_MAX_CHECKED]
     count = 0
     with np.errstate(over="ignore", invalid="ignore"):  # inputs may be near the largest float
         scale = X.std(axis=0)

@@ -17,7 +17,7 @@ def progress(
 
     The function may be called from several threads. Nothing is shown if standard error is neither
     a terminal nor a notebook. With a ``unit``, ``total`` is an upper limit: the bar shows no time
-    left, and a line that says how far the work came stays.
+    left, and a line that shows how far the work came remains.
 
     >>> with progress("training", total=10) as report:
     ...     report(5)

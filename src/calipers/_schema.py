@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 Check = Callable[[object, str], None]
 
-LARGEST = sys.float_info.max
+MAX_FLOAT = sys.float_info.max
 
 
 class SchemaError(ValueError):
@@ -41,7 +41,7 @@ text = _holding(lambda value: isinstance(value, str), "text")
 flag = _holding(lambda value: isinstance(value, bool), "true or false")
 
 
-def number(low: float = -LARGEST, high: float = LARGEST) -> Check:
+def number(low: float = -MAX_FLOAT, high: float = MAX_FLOAT) -> Check:
     """Accept finite numbers in [low, high].
 
     >>> number(0, 1)(1.5, "coverage")

@@ -36,7 +36,7 @@ from calipers.ensemble import Ensemble
 
 # With fewer rows, none is set aside for early stopping. Without early stopping, a network memorises
 # a dozen rows or so and predicts intervals of almost no width.
-_FEWEST_TO_STOP = 5
+_MIN_TO_STOP = 5
 
 
 class Fold(NamedTuple):
@@ -124,7 +124,7 @@ def set_aside(
     rows: IntArray, fraction: float, groups: IntArray | None, seed: int
 ) -> tuple[IntArray, IntArray]:
     """Split rows into training and validation rows, without splitting groups if there are any."""
-    if len(rows) < _FEWEST_TO_STOP:
+    if len(rows) < _MIN_TO_STOP:
         return rows, rows[:0]
     rng = np.random.default_rng(seed)
     labels = (

@@ -107,15 +107,16 @@ class Ensemble:
         if any(query.at is not None for _, query in queries):
             raise ValueError("Query.at is not supported by predict_each: use predict")
         forward, start = self._forward(X), 0
-        answers: list[Prediction] = []
+        predictions: list[Prediction] = []
         for query, group in groupby(queries, key=itemgetter(1)):
             self.check(query)
             ends = np.cumsum([rows for rows, _ in group]).tolist()
-            alone = ends[-1] == len(X)
-            whole = (forward if alone else forward[start : start + ends[-1]]).answer(query)
-            answers += [whole] if len(ends) == 1 else [whole[i:j] for i, j in pairwise([0, *ends])]
+            part = forward if ends[-1] == len(X) else forward[start : start + ends[-1]]
+            joint = part.answer(query)
+            single = len(ends) == 1
+            predictions += [joint] if single else [joint[i:j] for i, j in pairwise([0, *ends])]
             start += ends[-1]
-        return answers
+        return predictions
 
     def distribution(self, X: FloatArray) -> Distribution:
         """Predictive distribution of each row, calibrated if the ensemble is.
@@ -125,11 +126,11 @@ class Ensemble:
         return self._observed(self.latent(X))
 
     def latent(self, X: FloatArray) -> LatentDistribution:
-        """The same before values are clipped to bounds or rounded."""
+        """Predictive distribution before values are clipped to bounds or rounded."""
         return self.on_own_scale(self.calibrated(X))
 
     def calibrated(self, X: FloatArray) -> NetworkDistribution:
-        """The same on the scale on which the networks predict."""
+        """Calibrated distribution on the scale on which the networks predict."""
         return self._calibrated(self.mixture(X), X)
 
     def on_own_scale(self, dist: NetworkDistribution) -> LatentDistribution:
@@ -180,7 +181,7 @@ class Ensemble:
         return ensemble, replace(learned, y=y, support=support, target_map=self.target_map)
 
     def _adaptive(self) -> AdaptiveCoverage:
-        """What has been learnt from a stream so far."""
+        """What has been learned from a stream so far."""
         last = self.calibrations[-1] if self.calibrations else None
         if isinstance(last, AdaptiveCoverage):
             return last
@@ -191,7 +192,7 @@ class Ensemble:
     def admitting(self, y: FloatArray) -> "Ensemble":
         """Return the ensemble without assumptions about the target that these targets contradict.
 
-        Bounds that the user gave are no assumption: targets outside them raise ``ValueError``.
+        Bounds that the user gave are not an assumption: targets outside them raise ``ValueError``.
         """
         if self.support.given:
             refuse_outside(y, self.support)

@@ -1,7 +1,7 @@
 """Estimate what more rows would be worth, by a learning curve of two points.
 
 The aleatoric part of the variance says little about what more rows would bring, since it contains
-the effects of the inputs that networks have not learnt. So the model is fitted again on a random
+the effects of the inputs that networks have not learned. So the model is fitted again on a random
 half of its rows, and the out-of-fold intervals of these rows are compared: how much narrower did
 they become from half of the rows to all of them? Learning curves level off, so the next doubling
 usually brings at most as much.

@@ -1,6 +1,6 @@
 r"""Several targets: an interval for each, and intervals that contain all of them at once.
 
-Separate models do not say how often all intervals are right at once: two intervals of 95% contain
+Separate models do not show how often all intervals are right at once: two intervals of 95% contain
 both targets with a probability anywhere between 90% and 95%. ``MultiTargetRegressor`` fits one
 ``IntervalRegressor`` per target on the same folds, and measures joint coverage on held-out rows.
 
@@ -29,7 +29,7 @@ from sklearn.utils.validation import check_is_fitted
 from calipers import storage
 from calipers._checks import FloatArray
 from calipers._estimator.row_labels import checked_target
-from calipers._estimator.together import together
+from calipers._estimator.together import run_fits
 from calipers._schema import anything, array_of, arrays_under, list_of, record, refuse, within
 from calipers._serialization.models import model_from_dict, model_to_dict, stored_model
 from calipers.crossfit import OutOfFold
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 __all__ = ["MultiTargetRegressor"]
 
 
-_MOST = 1 - 1e-12  # coverage that stands for an infinite interval
+_MAX_COVERAGE = 1 - 1e-12  # coverage that stands for an infinite interval
 
 
 class MultiTargetRegressor(RegressorMixin, BaseEstimator):
@@ -108,7 +108,7 @@ class MultiTargetRegressor(RegressorMixin, BaseEstimator):
             model._fit_steps(X, target, sample_weight, groups)
             for model, target in zip(models, targets, strict=True)
         ]
-        for model, ensemble in zip(models, together(models, fits), strict=True):
+        for model, ensemble in zip(models, run_fits(models, fits), strict=True):
             model.ensemble_ = ensemble
         self.models_ = models
         self.depths_ = _out_of_fold_depths([vars(model).get("_out_of_fold") for model in models])
@@ -168,27 +168,26 @@ class MultiTargetRegressor(RegressorMixin, BaseEstimator):
         rows, levels = len(self.depths_), []
         for level in checked_levels("coverage", coverage):
             rank = int(np.ceil(level * (rows + 1)))
-            levels.append(_MOST if rank > rows else float(self.depths_[rank - 1]))
-        return [min(max(level, 1 - _MOST), _MOST) for level in levels]
+            levels.append(_MAX_COVERAGE if rank > rows else float(self.depths_[rank - 1]))
+        return [min(max(level, 1 - _MAX_COVERAGE), _MAX_COVERAGE) for level in levels]
 
     def query_and_check(
         self, X: Any, query: Query, *, joint: bool = False
     ) -> tuple[dict[str, Prediction], NDArray[np.bool_]]:
-        """Return the answer to a query for each target, and the mask of values that were not seen.
+        """Return the prediction of each target, by name, and the mask of values that were not seen.
 
-        Answers are keyed by target name. With ``joint``, coverages are those of all targets
-        together.
+        With ``joint``, coverages are those of all targets together.
         """
         requested = (self.coverage,) if query.coverages is None else query.coverages
         levels = tuple(self.single_coverages(requested)) if joint and requested else requested
         query = replace(query, coverages=levels)
         first, outside = self.models_[0].query_and_check(X, query)
         found = [first, *(model.query(X, query) for model in self.models_[1:])]
-        answers = {
-            name: replace(answer, coverages=np.array(requested))
-            for name, answer in zip(self.target_names_, found, strict=True)
+        predictions = {
+            name: replace(prediction, coverages=np.array(requested))
+            for name, prediction in zip(self.target_names_, found, strict=True)
         }
-        return answers, outside
+        return predictions, outside
 
     def predict(self, X: ArrayLike) -> FloatArray:
         """Point predictions, of shape (n_samples, n_targets)."""

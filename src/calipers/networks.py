@@ -20,7 +20,7 @@ from sklearn.utils._param_validation import Interval as Within, StrOptions
 
 _ROWS_PER_FREQUENCY = 3  # per input: few rows cannot tell which of many frequencies matter
 _ROWS_PER_INPUT = 100  # with at least this many, cosines start at full amplitude
-_MOST_FREQUENCIES = 512  # of all inputs together, which bounds the cost of wide tables
+_MAX_FREQUENCIES = 512  # of all inputs together, which bounds the cost of wide tables
 _NARROWEST = 0.01  # width of a segment, in standardised units
 ROWS_FOR_KNOTS = 10_000  # enough rows to place them
 BINS, ROWS_FOR_SEGMENTS = 32, 900  # segments that "auto" tries, and the fewest rows to do so
@@ -110,11 +110,11 @@ def cosine_of_turns(turns: jax.Array) -> jax.Array:
 class Periodic(eqx.Module):
     """Softly clipped inputs, and cosines of some of them.
 
-    Frequencies, phases and amplitudes of the cosines are learnt. A sharp or oscillating dependence
+    Frequencies, phases and amplitudes of the cosines are learned. A sharp or oscillating dependence
     on one input, which a plain network learns late, is linear in the cosines (Gorishniy, Rubachev
-    and Babenko, 2022). If the amplitudes start small, the smooth part is learnt first, and training
-    on a small table may stop there. The clipping (Holzmueller, Grinsztajn and Steinwart, 2024)
-    keeps outliers near the other rows.
+    and Babenko, 2022). If the amplitudes start small, the smooth part is learned first, and
+    training on a small table may stop there. The clipping (Holzmueller, Grinsztajn and Steinwart,
+    2024) keeps outliers near the other rows.
     """
 
     frequency: jax.Array
@@ -229,7 +229,7 @@ class DenseFactory:
     amplitude: float = 1.0  #: Initial amplitude of the cosines.
     clip: float = 3.0  #: Inputs level off at this many standardised units.
     bins: int = 0  #: Segments of the piecewise-linear encoding of each of ``columns``.
-    #: Outputs to which the last input, itself a prediction of the target, is added with a learnt
+    #: Outputs to which the last input, itself a prediction of the target, is added with a learned
     #: weight: training starts near that prediction, and departs from it where this helps. It needs
     #: ``frequencies``.
     skip: tuple[int, ...] = ()
@@ -373,7 +373,7 @@ class MLP(BaseEstimator):
             return DenseFactory(hidden, self.activation)
         not_binary = ~np.all((X.min(axis=0) == X) | (X.max(axis=0) == X), axis=0)
         inputs = max(1, int(not_binary.sum()))  # one-hot categories have no frequencies
-        most = min(rows // (_ROWS_PER_FREQUENCY * inputs), _MOST_FREQUENCIES // inputs)
+        most = min(rows // (_ROWS_PER_FREQUENCY * inputs), _MAX_FREQUENCIES // inputs)
         # In powers of two, since each amplitude is another program to compile.
         amplitude = 2.0 ** min(0, round(np.log2(rows / (_ROWS_PER_INPUT * inputs))))
         factory = DenseFactory(
@@ -396,7 +396,7 @@ class MLP(BaseEstimator):
 def with_segments(base: DenseFactory, rows: int, bins: int) -> DenseFactory:
     """Add a piecewise-linear encoding of ``bins`` segments, or fewer if there are few rows."""
     inputs = max(1, len(base.columns or ()))
-    most = min(bins, rows // (_ROWS_PER_FREQUENCY * inputs), _MOST_FREQUENCIES // inputs)
+    most = min(bins, rows // (_ROWS_PER_FREQUENCY * inputs), _MAX_FREQUENCIES // inputs)
     return replace(base, bins=2 ** int(np.log2(most)) if most and base.columns else 0)
 
 

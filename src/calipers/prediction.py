@@ -17,7 +17,7 @@ from calipers.distributions import (
     mean_density,
 )
 
-_LEAST_MASS = 1e-9  # smaller differences of a distribution function are rounding errors
+_MIN_MASS = 1e-9  # smaller differences of a distribution function are rounding errors
 POINT = "prediction"
 """Column name of point predictions."""
 MEMBER = ("loc", "left_scale", "right_scale", "weight")
@@ -91,7 +91,7 @@ class Prediction:
     #: probability, and these probabilities, padded with NaN.
     atoms: FloatArray | None = None
     cdf: FloatArray | None = None  #: (rows,): Distribution function at the values of ``Query.at``.
-    #: (rows,): The same without the probability of the value itself, if it may be positive.
+    #: (rows,): ``cdf`` without the probability of the value itself, if it may be positive.
     cdf_below: FloatArray | None = None
 
     def __len__(self) -> int:
@@ -102,7 +102,7 @@ class Prediction:
         """Whether any value of ``Query.at`` has positive probability and may tie with a bound."""
         if self.cdf is None or self.cdf_below is None:
             return False
-        return bool((self.cdf - self.cdf_below > _LEAST_MASS).any())
+        return bool((self.cdf - self.cdf_below > _MIN_MASS).any())
 
     def bounds(self, coverage: float) -> tuple[FloatArray, FloatArray]:
         """Lower and upper bounds of one of the coverages."""
@@ -114,7 +114,7 @@ class Prediction:
         return replace(self, **{name: array[rows] for name, array in self._by_row().items()})
 
     def with_coverages(self, count: int) -> "Prediction":
-        """The same with the first ``count`` coverages."""
+        """Return the prediction with only its first ``count`` coverages."""
         if self.intervals is None:
             return self
         kept = self.intervals[:, :, :count] if count else None

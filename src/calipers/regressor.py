@@ -19,7 +19,7 @@ from calipers._estimator.fitting import fit_rows
 from calipers._estimator.inputs import Inputs
 from calipers._estimator.large import fit_blocks
 from calipers._estimator.row_labels import checked_target
-from calipers._estimator.together import Steps, alone
+from calipers._estimator.together import Steps, run_fit
 from calipers._estimator.upgrading import upgrade_rows
 from calipers._serialization.models import model_from_dict, model_to_dict, stored_model
 from calipers.aggregation import Interval
@@ -257,7 +257,7 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
         calipers.bank.TrainingFailedError
             If too many networks fail to train, even after retries.
         """
-        self.ensemble_ = alone(self, self._fit_steps(X, y, sample_weight, groups))
+        self.ensemble_ = run_fit(self, self._fit_steps(X, y, sample_weight, groups))
         return self
 
     def _fit_steps(self, X: Any, y: Any, sample_weight: Any, groups: Any) -> Steps[Ensemble]:
@@ -326,7 +326,7 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
         if not adapt >= 0:
             raise ValueError(f"adapt must not be negative, got {adapt}")
         steps = upgrade_rows(self, points, X, y, sample_weight, groups, adapt=adapt, fresh=fresh)
-        self.ensemble_ = alone(self, steps)
+        self.ensemble_ = run_fit(self, steps)
         return self
 
     @property
@@ -405,7 +405,7 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
         return self._ensemble.predict(self.reader_.read(self, X), query)
 
     def query_and_check(self, X: ArrayLike, query: Query) -> tuple[Prediction, NDArray[np.bool_]]:
-        """Return the answer to a query and the mask of values that were not seen (``outside``)."""
+        """Return the prediction for a query and the mask of values not seen in training."""
         numbers, outside = self.read(X)
         return self._ensemble.predict(numbers, query), outside
 
@@ -432,8 +432,9 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
                 return lazily(self, "predict", X, {})
             both = lazily(self, "predict", X, {"return_std": True}, (2,))
             return both[:, 0], both[:, 1]
-        answer = self.query(X, Query(coverages=(), variance=return_std))
-        return answer.point if answer.variance is None else (answer.point, np.sqrt(answer.variance))
+        prediction = self.query(X, Query(coverages=(), variance=return_std))
+        point, variance = prediction.point, prediction.variance
+        return point if variance is None else (point, np.sqrt(variance))
 
     def predict_interval(
         self,
@@ -617,7 +618,7 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
 
         Intervals of every coverage, quantiles, densities and point predictions adapt to the recent
         targets, whatever the drift, with nothing to tune; the networks do not change. Each row is
-        predicted before the model learns from it. ``save`` keeps what was learnt.
+        predicted before the model learns from it. ``save`` keeps what was learned.
 
         Parameters
         ----------

@@ -2,7 +2,7 @@
 
 A model folder holds two files::
 
-    model.json                               what the model is, for people to read
+    model.json                               a description of the model, human-readable
     weights-<start of SHA-256>.safetensors   its arrays
 
 ``model.json`` names the weights file with its size and SHA-256 and ends with a checksum of

@@ -58,7 +58,7 @@ def write_settings(folder: Path, **options: float) -> Path:
 
 @pytest.fixture(scope="session")
 def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Entry]]:
-    """Folder with ``data`` and ``settings``, and what the catalogue would say of the data."""
+    """Folder with ``data`` and ``settings``, and the catalogue entries for the data."""
     root = tmp_path_factory.mktemp("mini")
     (root / "data").mkdir()
     write_settings(root / "settings")

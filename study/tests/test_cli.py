@@ -43,9 +43,9 @@ def installed(tmp_path, monkeypatch):
 def test_calipers_finds_the_command(tmp_path):
     shown = runner.invoke(calipers.cli.app, ["--help"])
     assert re.search(r"study +The paper's experiments", shown.stdout)
-    answer = runner.invoke(calipers.cli.app, ["study", "tables", "--store", str(tmp_path)])
-    assert answer.exit_code == 1
-    [line] = lines(answer.stderr)
+    result = runner.invoke(calipers.cli.app, ["study", "tables", "--store", str(tmp_path)])
+    assert result.exit_code == 1
+    [line] = lines(result.stderr)
     assert line.startswith("error: ")
     assert "holds no trials" in line
     usage = runner.invoke(calipers.cli.app, ["study", "run", "--help"]).stdout
@@ -58,18 +58,18 @@ def test_calipers_finds_the_command(tmp_path):
     "command", ["all", "run", "tables", "figures", "extras", "pack", "unpack", "search", "status"]
 )
 def test_help(command):
-    answer = runner.invoke(app, [command, "--help"])
-    assert answer.exit_code == 0
-    assert "Usage" in answer.stdout
+    result = runner.invoke(app, [command, "--help"])
+    assert result.exit_code == 0
+    assert "Usage" in result.stdout
 
 
 def test_heavy_libraries_wait_until_they_are_needed():
     code = "import sys, calipers_study.cli; print([n for n in ('jax', 'numpy', 'matplotlib') "
     code += "if n in sys.modules])"
-    answer = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True
     )
-    assert answer.stdout.strip() == "[]"
+    assert result.stdout.strip() == "[]"
 
 
 def test_options_reach_the_runner(monkeypatch, tmp_path):
@@ -82,12 +82,12 @@ def test_options_reach_the_runner(monkeypatch, tmp_path):
 
     monkeypatch.setattr("calipers_study.run.run", run)
     command = ["run", "--method", "qd+", "mse", "--dataset", "boston,wine", "yacht"]
-    answer = runner.invoke(app, [*command, "--trials", "3", "--out", str(tmp_path)])
-    assert answer.exit_code == 0
+    result = runner.invoke(app, [*command, "--trials", "3", "--out", str(tmp_path)])
+    assert result.exit_code == 0
     assert seen["methods"] == ["qd+", "mse"]
     assert seen["datasets"] == ["boston", "wine", "yacht"]
     assert (seen["trials"], seen["store"], seen["seed"]) == (3, tmp_path, 0)
-    assert lines(answer.stdout) == [
+    assert lines(result.stdout) == [
         "QD+ on boston: done",
         "3 trials trained in 1.5 s, 1 were in the store, 2 retries",
     ]
@@ -113,15 +113,15 @@ def test_everything_by_default(monkeypatch):
     ],
 )
 def test_wrong_usage(command, message):
-    answer = runner.invoke(app, ["run", *command])
-    assert answer.exit_code == 2
-    assert message in " ".join(re.sub("[│╭╮╰╯─]", "", answer.stderr).split())
+    result = runner.invoke(app, ["run", *command])
+    assert result.exit_code == 2
+    assert message in " ".join(re.sub("[│╭╮╰╯─]", "", result.stderr).split())
 
 
 def test_status_of_an_empty_store(tmp_path):
-    answer = runner.invoke(app, ["status", "--store", str(tmp_path)])
-    assert answer.exit_code == 0
-    shown = lines(answer.stdout)
+    result = runner.invoke(app, ["status", "--store", str(tmp_path)])
+    assert result.exit_code == 0
+    shown = lines(result.stdout)
     assert shown[0].split() == ["dataset", *METHODS]
     assert shown[1].split() == ["boston", *["0/20"] * 5]
     assert shown[-2] == "0 of 830 trials are done, in 0 s of training"
@@ -137,9 +137,9 @@ def test_search(monkeypatch, tmp_path):
 
     monkeypatch.setattr("calipers_study.search.search_settings", search_settings)
     command = ["search", "--dataset", "yacht", "wine", "--candidates", "30"]
-    answer = runner.invoke(app, [*command, "--out", str(tmp_path)])
-    assert answer.exit_code == 0
+    result = runner.invoke(app, [*command, "--out", str(tmp_path)])
+    assert result.exit_code == 0
     assert seen["datasets"] == ["yacht", "wine"]
     assert seen["protocol"].candidates == 30
     assert seen["out"] == tmp_path
-    assert lines(answer.stdout) == ["yacht, searched settings, trial 0: PICP 0.95"]
+    assert lines(result.stdout) == ["yacht, searched settings, trial 0: PICP 0.95"]

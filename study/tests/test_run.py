@@ -100,8 +100,8 @@ for moment in (3, 4):  # before the second move, and after the second again
 def test_killed_run_is_resumed_to_the_same_bytes(mini, python, tmp_path):
     settings = write_settings(tmp_path / "settings", trials=4)
     killed, whole = tmp_path / "killed", tmp_path / "whole"
-    answer = python(KILL.format(store=str(killed), settings=str(settings)))
-    assert answer.stdout.split() == [str(-signal.SIGKILL)] * 2, answer.stderr
+    result = python(KILL.format(store=str(killed), settings=str(settings)))
+    assert result.stdout.split() == [str(-signal.SIGKILL)] * 2, result.stderr
     survivors: dict[str, bytes] = {}
     for moment, done in ((3, 1), (4, 3)):
         left = tmp_path / f"killed-{moment}"

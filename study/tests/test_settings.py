@@ -124,7 +124,7 @@ def test_decay_steps_where_published():
         ("softness = 160.0", "", "softness must be given"),
         ('loss = "qd"', "", "loss must be one of 'qd+', 'qd', 'normal', 'mse', got ''"),
         ('loss = "qd"', 'loss = "QD"', "got 'QD'"),
-        ('loss = "qd"', 'loss = "mse"', "coverage_weight is no setting of the loss 'mse'"),
+        ('loss = "qd"', 'loss = "mse"', "coverage_weight is not a setting of the loss 'mse'"),
         ("epochs = 10", "epochs = 10.5", "epochs must be a positive whole number, got 10.5"),
         ("epochs = 10", "epochs = true", "epochs must be a positive whole number, got True"),
         ("epochs = 10", "epochs = 0", "epochs must be a positive whole number, got 0"),

@@ -149,7 +149,7 @@ def test_a_failure_that_took_the_arguments_along_is_an_error(folder, monkeypatch
 def test_programs_used_longest_ago_are_removed_first(run, folder, compilations, monkeypatch):
     run(2.0)
     size = entry(folder).stat().st_size
-    monkeypatch.setattr(_cache, "_LARGEST_CACHE", 3.5 * size)
+    monkeypatch.setattr(_cache, "_MAX_CACHE", 3.5 * size)
     run(3.0)
     run(4.0)
     for age, path in enumerate(sorted(folder.iterdir(), key=lambda p: -p.stat().st_mtime_ns)):
@@ -246,7 +246,7 @@ class TestOwner:
 
 @dataclass(frozen=True)
 class Described(Scale):
-    """A program that is known by what it says of itself; it counts how often it is traced."""
+    """A program that is identified by its description; it counts how often it is traced."""
 
     description: str | None = "doubled"
 

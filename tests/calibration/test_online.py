@@ -1,7 +1,7 @@
 """Calibration that follows a stream: coverage at every level, the alarm, storage.
 
-Long-run coverage is no matter of chance: whatever a stream does, it is off by a constant over its
-length.
+Long-run coverage is not a matter of chance: whatever a stream does, it is off by a constant over
+its length.
 """
 
 import numpy as np

@@ -58,7 +58,7 @@ HEAD = """\
 
 
 def row(result: dict[str, Any]) -> str:
-    """A result for people."""
+    """A result as text."""
     cells = (result["campaign"], result["tried"], f"{result['tries']:,}", result["outcomes"])
     return f"| {' | '.join(cells)} | {result['wrong']} |\n"
 
@@ -74,7 +74,7 @@ def write(path: Path, results: list[dict[str, Any]]) -> None:
 
 
 def main() -> int:
-    """Run what is asked; 1 if something was found."""
+    """Run the requested parts; return 1 if something was found."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", nargs="*", help="campaigns, or parts in full; all by default")
     parser.add_argument("--share", type=float, default=1.0, help="of the tries, all by default")

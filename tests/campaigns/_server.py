@@ -67,9 +67,9 @@ class Server:
         link = self.connection()
         try:
             link.request(method, path, body, {"Content-Type": kind} if kind else {})
-            answer = link.getresponse()
-            answer.read()
-            return answer.status
+            response = link.getresponse()
+            response.read()
+            return response.status
         except (OSError, http.client.HTTPException):
             return 0
         finally:

@@ -133,8 +133,8 @@ def fits(count: int, seed: int) -> Tally:
             right = bool(np.isfinite(found).all())
             tally.check(right, "fitted", f"fit {number} of seed {seed}: points not finite")
         except (DataError, ValueError, TypeError) as error:
-            said = f"{error}"
-            own = isinstance(error, DataError) or "must" in said or "no column" in said
+            message = f"{error}"
+            own = isinstance(error, DataError) or "must" in message or "no column" in message
             tally.check(own, "refused", f"fit {number} of seed {seed}: {error!r}"[:200])
         except Exception as error:
             tally.wrong(f"fit {number} of seed {seed}: {error!r}"[:200])

@@ -44,7 +44,7 @@ def saves(count: int, seed: int) -> Tally:
 
 
 def stores(count: int, seed: int) -> Tally:
-    """A search's store, which is gone on with when there is room again."""
+    """A search's store, which continues when there is room again."""
     tally, rng = Tally(), np.random.default_rng(seed)
     with tempfile.TemporaryDirectory() as root:
 
@@ -107,7 +107,7 @@ def files(count: int, seed: int) -> Tally:
 
 
 def streams(count: int, seed: int) -> Tally:
-    """``calipers watch``, which is gone on with when there is room again."""
+    """``calipers watch``, which continues when there is room again."""
     tally, rng = Tally(), np.random.default_rng(seed)
     with tempfile.TemporaryDirectory() as root:
         following = Following(Path(root))
@@ -121,7 +121,7 @@ def streams(count: int, seed: int) -> Tally:
                 how[0] == "failed"
                 and left <= {"model", "out.csv", "stream.csv"}
                 and following.goes_on(),
-                "with an error, then gone on with to the same end",
+                "with an error, then continued to the same end",
                 f"stream with {limit} bytes: {how}, {left}",
             )
     return tally

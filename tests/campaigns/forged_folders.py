@@ -48,7 +48,7 @@ def places(node: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
 
 
 def change_document(document: dict[str, Any], rng: np.random.Generator) -> str:
-    """Change something in a document; tells what."""
+    """Change something in a document, and return what."""
     paths = [path for path in places(document) if path]
     path = paths[rng.integers(len(paths))]
     *above, last = path
@@ -74,7 +74,7 @@ def change_document(document: dict[str, Any], rng: np.random.Generator) -> str:
 
 
 def change_arrays(arrays: dict[str, np.ndarray], rng: np.random.Generator) -> str:
-    """Change something in the arrays; tells what."""
+    """Change something in the arrays, and return what."""
     names = sorted(arrays)
     name = names[rng.integers(len(names))]
     array, value = arrays[name], NUMBERS[rng.integers(len(NUMBERS))]

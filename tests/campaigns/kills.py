@@ -23,7 +23,7 @@ STEPS = 14  # of a save on files: more than there are, so that some runs end by 
 
 
 def numbered(number: int) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """A model that can be told from others, in both of its files."""
+    """A model that can be distinguished from others, in both of its files."""
     rng = np.random.default_rng(number)
     return {"number": number}, {"weights": rng.normal(size=20_000), "number": np.array([number])}
 
@@ -129,7 +129,7 @@ class Following:
         rows.to_csv(root / "stream.csv", index=False)
         self.begin()
         self.seconds = duration(self.follow)
-        self.whole, self.learnt = self.out.read_bytes(), self.state()
+        self.whole, self.learned = self.out.read_bytes(), self.state()
 
     def begin(self) -> None:
         """A model that has seen nothing of the stream."""
@@ -142,15 +142,15 @@ class Following:
         app([str(word) for word in words])
 
     def state(self) -> dict[str, np.ndarray]:
-        """What the model has learnt, which must be whole."""
+        """What the model has learned, which must be whole."""
         return read_model(self.folder)[1]
 
     def goes_on(self) -> bool:
         """Whether the same command then ends where it would have without the kill."""
         done = ended(fork(self.follow))[0] == FINISHED
         found = self.state()
-        same = found.keys() == self.learnt.keys()
-        same = same and all(np.array_equal(found[name], self.learnt[name]) for name in found)
+        same = found.keys() == self.learned.keys()
+        same = same and all(np.array_equal(found[name], self.learned[name]) for name in found)
         return done and same and self.out.read_bytes() == self.whole
 
 
@@ -174,7 +174,7 @@ def streams(count: int, seed: int) -> Tally:
                 tally.wrong(f"stream {number} of seed {seed}: {error!r}")
                 continue
             words = f"stream {number} of seed {seed}: another end, {how}"
-            tally.check(right, "gone on with to the same end", words)
+            tally.check(right, "continued to the same end", words)
     return tally
 
 
@@ -206,7 +206,7 @@ def _stores(count: int, seed: int, begin: Callable[[Path], Any], kept: Any) -> T
                 kill_after(child, float(rng.uniform(0, 1.1 * seconds)))
             os.close(into)
             with os.fdopen(out, "rb") as pipe:
-                said = len(pipe.read())
+                reported = len(pipe.read())
             try:
                 found = kept(place)
                 work(place)
@@ -214,11 +214,11 @@ def _stores(count: int, seed: int, begin: Callable[[Path], Any], kept: Any) -> T
             except Exception as error:
                 tally.wrong(f"kill {turn} of seed {seed}: {error!r}")
                 continue
-            right = set(range(said)) <= found and len(found) <= said + 1
+            right = set(range(reported)) <= found and len(found) <= reported + 1
             tally.check(
                 right and again == set(range(10)),
-                "with all that was said to be kept",
-                f"kill {turn} of seed {seed}: {found} of {said}, then {again}",
+                "with all that was reported as kept",
+                f"kill {turn} of seed {seed}: {found} of {reported}, then {again}",
             )
     return tally
 
@@ -255,7 +255,7 @@ PARTS = (
     Part("kills", "saves killed at any step or moment", 1000, saves, 20, 250),
     Part("kills", "saves by four writers at a time, each killed", 250, save_races, 8, 64),
     Part("kills", "`calipers predict` to a file, killed", 44, predictions, 1, 11),
-    Part("kills", "`calipers watch`, killed, then gone on with", 40, streams, 1, 10),
-    Part("kills", "the store of a search, killed while it grows, then gone on with", 200, searches),
+    Part("kills", "`calipers watch`, killed, then continued", 40, streams, 1, 10),
+    Part("kills", "the store of a search, killed while it grows, then continued", 200, searches),
     Part("kills", "the store of a study, likewise", 67, studies),
 )

@@ -79,7 +79,7 @@ def programs(count: int, seed: int) -> Tally:
     """Two processes that compile, keep and load one program in an empty cache."""
     tally = Tally()
     with tempfile.TemporaryDirectory() as root:
-        answers = set()
+        outputs = set()
         for turn in range(count):
             cache = Path(root) / f"cache-{turn}"
             outs = [Path(root) / f"{turn}-{i}" for i in range(3)]
@@ -87,13 +87,13 @@ def programs(count: int, seed: int) -> Tally:
             children = [fork(work) for work in works[:2]]
             how = [ended(child)[0] for child in children]
             how.append(ended(fork(works[2]))[0])  # from what they left
-            answers |= {out.read_bytes() for out in outs if out.exists()}
+            outputs |= {out.read_bytes() for out in outs if out.exists()}
             kept = list((cache / "programs").glob("*"))
             left = [path for path in kept if path.suffix != ".program"]
             tally.check(
-                how == [FINISHED] * 3 and len(answers) == 1 and len(kept) > 0 and not left,
+                how == [FINISHED] * 3 and len(outputs) == 1 and len(kept) > 0 and not left,
                 "with the same bits, also from what was kept",
-                f"turn {turn} of seed {seed}: {how}, {len(answers)} answers, {kept}",
+                f"turn {turn} of seed {seed}: {how}, {len(outputs)} outputs, {kept}",
             )
     return tally
 

@@ -177,8 +177,8 @@ def _labelled(server: Server, rng: np.random.Generator) -> int:
 
     def post(path: str, body: Any) -> tuple[int, Any]:
         link.request("POST", path, json.dumps(body), {"Content-Type": JSON})
-        answer = link.getresponse()
-        return answer.status, json.loads(answer.read())
+        response = link.getresponse()
+        return response.status, json.loads(response.read())
 
     rows = rng.normal(size=(rng.choice([1, 1, 50]), len(NAMES))).tolist()
     key = post(PREDICT, {"rows": rows})[1]["id"]
@@ -196,12 +196,12 @@ def floods(count: int, seed: int) -> Tally:
         with Server(folder, adapt=True, max_memory=MEMORY) as server, ThreadPoolExecutor(8) as pool:
             random = [np.random.default_rng([seed, number]) for number in range(count)]
             for status in pool.map(lambda rng: _labelled(server, rng), random):
-                tally.check(status == 200, "learnt from", f"labels of seed {seed}: {status}")
+                tally.check(status == 200, "learned from", f"labels of seed {seed}: {status}")
             if server.status("GET", "/health") != 200:
                 tally.wrong("no /health at the end")
         found = load(folder).set_params(n_jobs=1).predict_quantiles(np.zeros((3, 3)), [0.1, 0.9])
         if not np.isfinite(found).all():
-            tally.wrong(f"what was learnt predicts {found}")
+            tally.wrong(f"what was learned predicts {found}")
     return tally
 
 

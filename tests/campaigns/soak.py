@@ -24,10 +24,10 @@ def soak(count: int, seed: int) -> Tally:
             body, kind = good(rng, int(rng.choice([1, 1, 1, 30, 300])))[rng.integers(3)]
             link = links[number % len(links)]
             link.request("POST", PREDICT, body, {"Content-Type": kind})
-            answer = link.getresponse()
-            text = answer.read()
+            response = link.getresponse()
+            text = response.read()
             tally.check(
-                answer.status == 200 and bool(text), "answered", f"{number}: {answer.status}"
+                response.status == 200 and bool(text), "answered", f"{number}: {response.status}"
             )
             if number == count // 4:
                 early = server.memory(), server.files()

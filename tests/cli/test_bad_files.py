@@ -67,7 +67,7 @@ price = lambda i: 100 + 3 * i  # noqa: E731
 size = lambda i: 20 + 7 * i % 90  # noqa: E731
 
 TABLES = {
-    # What is no table at all.
+    # What is not a table at all.
     "empty": (b"", "data.csv: the file is empty"),
     "newlines": (b"\n\n\n", "data.csv: the file is empty"),
     "only a mark": (b"\xef\xbb\xbf", "data.csv: the file is empty"),
@@ -377,14 +377,14 @@ def snapshot(folder):
 
 def check_refused(run, folder, command, code, message, **rest):
     before = snapshot(folder)
-    answer = run(*(command if isinstance(command, list) else command.split()), **rest)
-    shown = answer.stderr.strip()
-    assert answer.exit_code == code, answer.output
+    result = run(*(command if isinstance(command, list) else command.split()), **rest)
+    shown = result.stderr.strip()
+    assert result.exit_code == code, result.output
     assert re.search(message, " ".join(shown.split())), shown
     if code != 2:  # Typer prints usage in a line before
         assert len(shown.splitlines()) == 1
         assert shown.startswith("error: ")
-    assert answer.stdout == ""
+    assert result.stdout == ""
     assert snapshot(folder) == before
 
 
@@ -423,5 +423,5 @@ def test_there_are_a_hundred():
 
 
 def test_debug_shows_where_an_error_came_from(run, here):
-    answer = run("fit", "lost.csv", "--target", "y", "--out", "out", "--debug")
-    assert "there is no such file" in str(answer.exception)
+    result = run("fit", "lost.csv", "--target", "y", "--out", "out", "--debug")
+    assert "there is no such file" in str(result.exception)

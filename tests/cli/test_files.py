@@ -103,8 +103,8 @@ SAME = {
 def test_files_that_mean_the_same(name, run, here, saved, fitted, flats):
     content = SAME[name](flats)
     (here / "data").write_bytes(content if isinstance(content, bytes) else content.encode())
-    answer = run("predict", saved, "data", "--out", "scored.parquet")
-    assert answer.exit_code == 0, answer.output
+    result = run("predict", saved, "data", "--out", "scored.parquet")
+    assert result.exit_code == 0, result.output
     found = pd.read_parquet(here / "scored.parquet")
     np.testing.assert_allclose(found["prediction"], fitted.predict(flats), rtol=1e-9)
 
@@ -205,20 +205,20 @@ def untrained(monkeypatch, fitted):
 def test_what_columns_are(name, run, here, untrained):
     frame, column, kind, note = LEARNT[name]
     (here / "data.csv").write_text(csv(frame))
-    answer = run("fit", "data.csv", "--target", "price", "--out", "out", "--json")
-    assert answer.exit_code == 0, answer.output
-    found = {entry["name"]: entry for entry in json.loads(answer.stdout)["columns"]}
+    result = run("fit", "data.csv", "--target", "price", "--out", "out", "--json")
+    assert result.exit_code == 0, result.output
+    found = {entry["name"]: entry for entry in json.loads(result.stdout)["columns"]}
     assert found[column]["kind"] == kind
     assert note in found[column]["note"]
     assert found[column]["used"] == (kind not in ("constant", "identifier"))
 
 
 REMEDIES = {
-    # Values that have two readings, what is said of them, and numbers once it is followed.
+    # Values that have two readings, the kind that the message advises, and the numbers with it.
     "thousands": (lambda i: f"{i + 1},500", "number 1,234.5", 1500.0),
     "decimals": (lambda i: f"{i + 1},500", "number 1.234,5", 1.5),
     "dollars": (lambda i: f"${i + 1},500", "number $1,234.5", 1500.0),
-    "dollars, not said": (lambda i: f"${i + 1},500", "number 1,234.56", 1500.0),
+    "dollars, not advised": (lambda i: f"${i + 1},500", "number 1,234.56", 1500.0),
     "euros": (lambda i: f"{i + 1},500 €", "number €1.234,5", 1.5),
     "codes": (lambda i: f"{i + 1:03}", "number", 1.0),
 }
@@ -231,19 +231,19 @@ def test_remedies_work(name, place, run, here, untrained):
     column = "a" if place == "input" else "price"
     (here / "data.csv").write_text(csv(table(**{column: make})))
     command = ["fit", "data.csv", "--target", "price", "--out", "out", "--json"]
-    answer = run(*command)
+    result = run(*command)
     if place == "input":
-        (found,) = [c for c in json.loads(answer.stdout)["columns"] if c["name"] == "a"]
+        (found,) = [c for c in json.loads(result.stdout)["columns"] if c["name"] == "a"]
         assert not found["used"]
-        said = found["note"]
+        message = found["note"]
     else:
-        said = answer.stderr
-    if name not in ("dollars, not said", "codes"):
-        assert kind in " ".join(said.split())
-    answer = run(*command, "--overwrite", "--type", f"{column}={kind}")
-    assert answer.exit_code == 0, answer.output
-    result = json.loads(answer.stdout)
-    (found,) = [c for c in [*result["columns"], result["target"]] if c["name"] == column]
+        message = result.stderr
+    if name not in ("dollars, not advised", "codes"):
+        assert kind in " ".join(message.split())
+    result = run(*command, "--overwrite", "--type", f"{column}={kind}")
+    assert result.exit_code == 0, result.output
+    fitted = json.loads(result.stdout)
+    (found,) = [c for c in [*fitted["columns"], fitted["target"]] if c["name"] == column]
     assert (found["kind"], found["low"]) == ("number", least)
 
 
@@ -261,9 +261,9 @@ def test_remedies_work(name, place, run, here, untrained):
 )
 def test_targets_are_read_as_inputs_are(make, low, run, here, untrained):
     (here / "data.csv").write_text(csv(table(price=make)))
-    answer = run("fit", "data.csv", "--target", "price", "--out", "out", "--json")
-    assert answer.exit_code == 0, answer.output
-    assert json.loads(answer.stdout)["target"]["low"] == low
+    result = run("fit", "data.csv", "--target", "price", "--out", "out", "--json")
+    assert result.exit_code == 0, result.output
+    assert json.loads(result.stdout)["target"]["low"] == low
 
 
 @pytest.mark.long
@@ -271,11 +271,11 @@ def test_wide_tables(run, here, untrained):
     wide = {f"measurement {i}": lambda i: i % 7 for i in range(1_500)}
     frame = table(**wide, key=lambda i: f"k{i}")
     (here / "data.csv").write_text(csv(frame))
-    answer = run("fit", "data.csv", "--target", "price", "--out", "out")
-    assert answer.exit_code == 0, answer.output
-    assert len(answer.stdout.splitlines()) < 80
-    assert "and 1,442 more columns; in total 1,501 number, 1 identifier" in answer.stdout
-    assert answer.stdout.splitlines()[3].split()[:2] == ["key", "identifier"]
+    result = run("fit", "data.csv", "--target", "price", "--out", "out")
+    assert result.exit_code == 0, result.output
+    assert len(result.stdout.splitlines()) < 80
+    assert "and 1,442 more columns; in total 1,501 number, 1 identifier" in result.stdout
+    assert result.stdout.splitlines()[3].split()[:2] == ["key", "identifier"]
 
 
 @pytest.mark.parametrize("encoding", ["latin-1", "cp1252", "utf-16", "shift-jis"])
@@ -284,17 +284,17 @@ def test_encodings(encoding, run, here, untrained):
     frame = table(**{letter: lambda i: (letter, "b")[i % 2]})
     (here / "data.csv").write_bytes(csv(frame).encode(encoding))
     arguments = ("fit", "data.csv", "--target", "price", "--out", "out", "--json")
-    answer = run(*arguments, "--encoding", encoding)
-    assert answer.exit_code == 0, answer.output
-    assert json.loads(answer.stdout)["columns"][-1]["categories"] == ["b", letter]
+    result = run(*arguments, "--encoding", encoding)
+    assert result.exit_code == 0, result.output
+    assert json.loads(result.stdout)["columns"][-1]["categories"] == ["b", letter]
 
 
 def test_several_files(run, here, untrained):
     for i, part in enumerate(np.array_split(np.arange(40), 3)):
         chosen = table(a=lambda i: f"c{i % 3}").iloc[part]
         (here / f"part-{i}.csv").write_text(csv(chosen[chosen.columns[:: 1 - 2 * (i % 2)]]))
-    answer = run("fit", "part-*.csv", "--target", "price", "--out", "out", "--json")
-    assert json.loads(answer.stdout)["rows"] == 40
+    result = run("fit", "part-*.csv", "--target", "price", "--out", "out", "--json")
+    assert json.loads(result.stdout)["rows"] == 40
     found = read_table([f"part-{i}.csv" for i in range(3)]).frame.apply(as_numbers)
     expected = table()[["size", "price"]].astype(float)
     pd.testing.assert_frame_equal(found[["size", "price"]], expected)
@@ -309,14 +309,14 @@ def whole(flats, tmp_path_factory):
     arguments = "fit flats.csv --target price --out model --config settings.toml --coverage 0.9"
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
-        answer = CliRunner().invoke(app, arguments.split())
-    assert answer.exit_code == 0, answer.output
-    return folder, answer
+        result = CliRunner().invoke(app, arguments.split())
+    assert result.exit_code == 0, result.output
+    return folder, result
 
 
 class TestFit:
     def test_what_it_prints(self, whole):
-        _, answer = whole
+        _, result = whole
         for text in (
             "flats.csv: 60 rows",
             "not used: looks like a row identifier (a different integer in each row); its",
@@ -327,8 +327,8 @@ class TestFit:
             "refitted on all 60 rows; these figures are of the model before that.",
             "saved in model",
         ):
-            assert text in answer.stdout
-        assert answer.stderr == ""  # no bar where there is no terminal
+            assert text in result.stdout
+        assert result.stderr == ""  # no bar where there is no terminal
 
     def test_what_it_saves(self, whole, flats):
         folder, _ = whole
@@ -367,16 +367,16 @@ class TestFit:
         monkeypatch.setattr(_kinds, "find_kind", lambda s, *a: found.append(s.name) or find(s, *a))
         flats.to_csv(here / "data.csv", index=False)
         (here / "settings.toml").write_text(SETTINGS)
-        answer = run(*FIT.split(), "--config", "settings.toml")
-        assert "On 12 held-out rows" in answer.stdout
-        assert "on all 60 rows" in answer.stdout
+        result = run(*FIT.split(), "--config", "settings.toml")
+        assert "On 12 held-out rows" in result.stdout
+        assert "on all 60 rows" in result.stdout
         assert read == ["price"]
         assert found == [*flats.drop(columns="price")]
 
     def test_evaluate(self, whole, run, flats):
         folder, _ = whole
-        answer = run("evaluate", folder / "model", folder / "flats.csv", "--by", "kind", "--json")
-        found = json.loads(answer.stdout)
+        result = run("evaluate", folder / "model", folder / "flats.csv", "--by", "kind", "--json")
+        found = json.loads(result.stdout)
         model = calipers.load(folder / "model")
         lower, upper = model.predict_interval(flats).T
         inside = (lower <= flats["price"]) & (flats["price"] <= upper)
@@ -395,14 +395,14 @@ class TestFit:
     def test_effective_rows_under_the_name_of_before(self):
         old = {"coverages": [0.95], "rows_needed": [39], "rows": 90, "worth": 7}
         new = old | {"effective_rows": old.pop("worth")}
-        assert _measures.say_unbounded(new | {"worth": 8}) == _measures.say_unbounded(new)
-        assert _measures.say_unbounded(old | {"worth": 7}) == _measures.say_unbounded(new)
-        assert _measures.say_unbounded(old) != _measures.say_unbounded(new)
+        assert _measures.describe_unbounded(new | {"worth": 8}) == _measures.describe_unbounded(new)
+        assert _measures.describe_unbounded(old | {"worth": 7}) == _measures.describe_unbounded(new)
+        assert _measures.describe_unbounded(old) != _measures.describe_unbounded(new)
 
     def test_without_rows_held_out(self, run, here, flats, monkeypatch):
-        asked = []
+        calls = []
         monkeypatch.setattr(
-            "calipers.IntervalRegressor.fit", lambda self, X, y, **_: asked.append(len(X)) or self
+            "calipers.IntervalRegressor.fit", lambda self, X, y, **_: calls.append(len(X)) or self
         )
         monkeypatch.setattr("calipers.IntervalRegressor.save", lambda *_: None)
         monkeypatch.setattr("calipers.IntervalRegressor.about_", {}, raising=False)
@@ -412,7 +412,7 @@ class TestFit:
         flats.to_csv(here / "flats.csv", index=False)
         arguments = ("fit", "flats.csv", "--target", "price", "--out", "out", "--test-fraction", 0)
         assert "the model was not evaluated" in run(*arguments).stdout
-        assert asked == [60]
+        assert calls == [60]
 
     def test_groups_are_not_parted(self, monkeypatch, flats, fitted):
         seen = []
@@ -443,8 +443,8 @@ class TestHoldOut:
         assert f"{evaluation['copies']} had the inputs and the target of a training row" in page
 
     def test_tables_without_copies_say_nothing(self, whole):
-        folder, answer = whole
-        assert "copies" not in answer.stdout
+        folder, result = whole
+        assert "copies" not in result.stdout
         assert calipers.load(folder / "model").about_["evaluation"]["copies"] == 0
 
     @pytest.mark.parametrize("ignore", [[], ["--ignore", "sold"]], ids=["input", "ignored"])
@@ -453,8 +453,8 @@ class TestHoldOut:
 
         def fit(self, X, y, groups=None):
             seen.append(np.asarray(y))
-            learnt = {name: vars(fitted)[name] for name in ("ensemble_", "reader_", "target_")}
-            vars(self).update(learnt, about_={})
+            learned = {name: vars(fitted)[name] for name in ("ensemble_", "reader_", "target_")}
+            vars(self).update(learned, about_={})
             return self
 
         monkeypatch.setattr(_fit_table, "measure", lambda model, X, y, _: ({"rows": len(y)}, None))
@@ -486,9 +486,9 @@ class TestHoldOut:
     )
     def test_columns_that_are_no_time(self, name, message, run, here, flats):
         flats.to_csv(here / "data.csv", index=False)
-        answer = run(*FIT.split(), "--time-column", name)
-        assert answer.exit_code == 3
-        assert re.search(message, answer.stderr), answer.stderr
+        result = run(*FIT.split(), "--time-column", name)
+        assert result.exit_code == 3
+        assert re.search(message, result.stderr), result.stderr
 
 
 class TestReadings:
@@ -496,7 +496,7 @@ class TestReadings:
 
     @pytest.fixture
     def found(self, run, here, flats, monkeypatch):
-        """Columns and target that ``fit`` tells of a table; no network is trained."""
+        """Columns and target that ``fit`` finds in a table; no network is trained."""
         monkeypatch.setattr("calipers.cli._fit_table._train", _end)
 
         def read(**columns):
@@ -551,11 +551,11 @@ class TestFewRows:
         assert f"{why} them, and there are 16; those of up to 88.2% are finite" in shown.stdout
         rest = "80% intervals rest on one calibration row at each end"  # 16 < 2 * 9 + 1
         assert rest in shown.stdout
-        answer = run("predict", "model", "data.csv", "--out", "scored.csv")
+        result = run("predict", "model", "data.csv", "--out", "scored.csv")
         why = "intervals of 95% are infinite: it takes 39 rows to calibrate them, and there are 20"
-        assert why in answer.stderr
-        answer = run("predict", "model", "data.csv", "--out", "scored.csv", "--coverage", 0.5)
-        assert "infinite" not in answer.stderr
+        assert why in result.stderr
+        result = run("predict", "model", "data.csv", "--out", "scored.csv", "--coverage", 0.5)
+        assert "infinite" not in result.stderr
 
     @pytest.mark.filterwarnings("default:intervals of 95% are infinite")
     @pytest.mark.parametrize("way", ["--in-blocks", "--in-memory"])
@@ -601,14 +601,14 @@ class TestFewRows:
             "[optimizer]\nlearning_rate = 0.02\n"
         )
         flats.to_csv(here / "data.csv", index=False)
-        answer = run(*FIT.split(), "--config", "settings.toml", "--test-fraction", 0)
-        assert answer.exit_code == 0, answer.output
+        result = run(*FIT.split(), "--config", "settings.toml", "--test-fraction", 0)
+        assert result.exit_code == 0, result.output
         found = calipers.load(here / "model")
         assert found.network.hidden_layers == (8,)
         assert found.optimizer.learning_rate == 0.02
         (here / "settings.toml").write_text("[network]\nhidden = [8]\n")
-        answer = run(*FIT.split(), "--config", "settings.toml", "--overwrite")
-        assert "no parameter 'network__hidden'" in " ".join(answer.stderr.split())
+        result = run(*FIT.split(), "--config", "settings.toml", "--overwrite")
+        assert "no parameter 'network__hidden'" in " ".join(result.stderr.split())
 
 
 @pytest.fixture(scope="module")
@@ -622,9 +622,9 @@ def sold(flats, tmp_path_factory):
     command = FIT.replace("data", "flats") + " --config settings.toml"
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
-        answer = CliRunner().invoke(app, command.split())
-    assert answer.exit_code == 0, answer.output
-    return folder, answer
+        result = CliRunner().invoke(app, command.split())
+    assert result.exit_code == 0, result.output
+    return folder, result
 
 
 class TestGroups:
@@ -664,8 +664,8 @@ class TestTargets:
     """What the command line does with targets that are missing, or written in their own way."""
 
     def test_rows_without_one_are_left_out(self, sold, run):
-        folder, answer = sold
-        assert "flats.csv: 54 rows\n6 rows without a target were left out\n" in answer.stdout
+        folder, result = sold
+        assert "flats.csv: 54 rows\n6 rows without a target were left out\n" in result.stdout
         command = ("evaluate", folder / "model", folder / "flats.csv")
         found = json.loads(run(*command, "--json").stdout)
         assert (found["rows"], found["rows_without_target"]) == (54, 6)
@@ -680,8 +680,8 @@ class TestTargets:
         odd = flats.astype({"size": str})
         odd.loc[30, "size"], odd["price"] = "big", odd["price"].mask(odd.index < 9)
         odd.to_csv(here / "odd.csv", index=False)
-        answer = run("evaluate", folder / "model", "odd.csv")
-        assert "odd.csv, row 31, column 'size': 'big' is not a number" in answer.stderr
+        result = run("evaluate", folder / "model", "odd.csv")
+        assert "odd.csv, row 31, column 'size': 'big' is not a number" in result.stderr
 
     def test_how_it_is_written_is_remembered(self, sold, run, here, flats):
         folder, _ = sold
@@ -705,9 +705,9 @@ class TestPrivacy:
         frame = flats.assign(owner=own, remark=remarks, agent=agents)
         frame.to_csv(here / "data.csv", index=False)
         (here / "settings.toml").write_text(SETTINGS)
-        answer = run(*FIT.split(), "--config", "settings.toml")
-        assert answer.exit_code == 0, answer.output
-        lines = {line.split()[0]: line for line in answer.stdout.splitlines() if line.strip()}
+        result = run(*FIT.split(), "--config", "settings.toml")
+        assert result.exit_code == 0, result.output
+        lines = {line.split()[0]: line for line in result.stdout.splitlines() if line.strip()}
         assert (
             "not used: looks like a row identifier (almost all values differ); its values are not"
             in lines["owner"]
@@ -724,7 +724,7 @@ class TestPrivacy:
 class TestPredict:
     def test_columns(self, run, here, saved, fitted, flats):
         flats.to_csv(here / "new.csv", index=False)
-        asked = [
+        options = [
             "--coverage",
             "0.5,0.9",
             "--quantiles",
@@ -733,8 +733,8 @@ class TestPredict:
             "number,kind",
             "--outside",
         ]
-        answer = run("predict", saved, "new.csv", "--out", "scored.feather", *asked)
-        assert answer.exit_code == 0, answer.output
+        result = run("predict", saved, "new.csv", "--out", "scored.feather", *options)
+        assert result.exit_code == 0, result.output
         found = pd.read_feather(here / "scored.feather")
         assert list(found) == [
             *("number", "kind", "prediction"),
@@ -761,24 +761,24 @@ class TestPredict:
     def test_rows_outside(self, run, here, saved, flats):
         far = flats.head(3).assign(size=[1e9, 50.0, None], kind=["flat", "castle", "flat"])
         far.to_csv(here / "far.csv", index=False)
-        answer = run("predict", saved, "far.csv", "--out", "scored.csv", "--outside", "--json")
-        assert json.loads(answer.stdout) == {
+        result = run("predict", saved, "far.csv", "--out", "scored.csv", "--outside", "--json")
+        assert json.loads(result.stdout) == {
             "rows": 3,
             "out": "scored.csv",
             "outside": {"rows": 3, "columns": {"size": 2, "kind": 1}},
         }
         marks = pd.read_csv(here / "scored.csv")["outside"]
         assert marks.tolist() == ["size", "kind", "size"]
-        told = run("predict", saved, "far.csv").stderr
-        assert "3 rows have values outside the training range" in told
-        assert "size (2), kind (1)" in told
+        stderr = run("predict", saved, "far.csv").stderr
+        assert "3 rows have values outside the training range" in stderr
+        assert "size (2), kind (1)" in stderr
 
     def test_a_single_row_is_not_a_plural(self, run, here, saved, flats):
         flats.head(1).assign(size=1e9).to_csv(here / "far.csv", index=False)
-        told = run("predict", saved, "far.csv", "--out", "scored.csv").stderr
-        assert "1 row predicted, written to scored.csv" in told
+        stderr = run("predict", saved, "far.csv", "--out", "scored.csv").stderr
+        assert "1 row predicted, written to scored.csv" in stderr
         note = "1 row has values outside the training range"
-        assert f"{note}; trust its prediction less: size (1)" in told
+        assert f"{note}; trust its prediction less: size (1)" in stderr
         measured = run("evaluate", saved, "far.csv").stdout
         assert "On 1 row:" in measured
         assert f"{note}\n" in measured
@@ -806,11 +806,11 @@ class TestPredict:
         assert (here / "scored.csv").read_text().splitlines()[-1].startswith("?,")
 
     def test_pipes(self, run, saved, flats):
-        answer = run("predict", saved, "-", input=csv(flats).encode())
-        found = pd.read_csv(io.StringIO(answer.stdout))
+        result = run("predict", saved, "-", input=csv(flats).encode())
+        found = pd.read_csv(io.StringIO(result.stdout))
         assert list(found) == ["prediction", "lower_0.95", "upper_0.95"]
         assert len(found) == 60
-        assert answer.stderr == "60 rows predicted\n"
+        assert result.stderr == "60 rows predicted\n"
 
     def test_a_model_of_plain_numbers(self, run, here, flats, fitted):
         encoder = fitted.preprocessor_
@@ -823,8 +823,8 @@ class TestPredict:
         np.testing.assert_allclose(found, plain.predict(numbers), rtol=1e-6)
         numbers.loc[4, "size"] = np.nan
         numbers.to_csv(here / "gap.csv")
-        answer = run("predict", "plain", "gap.csv")
-        assert "gap.csv, row 5, column 'size': the number is missing" in answer.stderr
+        result = run("predict", "plain", "gap.csv")
+        assert "gap.csv, row 5, column 'size': the number is missing" in result.stderr
 
     @pytest.mark.slow  # test_campaigns.py has a fast share of such kills
     @pytest.mark.skipif(sys.platform == "win32", reason="signals")
@@ -853,7 +853,7 @@ class TestPredict:
 
 
 def test_completion():
-    answer = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "-m", "calipers.cli"],
         env=os.environ
         | {"_CALIPERS_COMPLETE": "complete_bash", "COMP_WORDS": "calipers ", "COMP_CWORD": "1"},
@@ -861,4 +861,4 @@ def test_completion():
         text=True,
         check=False,
     )
-    assert {"fit", "predict", "evaluate"} <= set(answer.stdout.split())
+    assert {"fit", "predict", "evaluate"} <= set(result.stdout.split())

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from calipers import IntervalRegressor
 from calipers.cli import app
 from calipers.cli._columns import print_columns
-from calipers.cli._holdout import say_copies
+from calipers.cli._holdout import describe_copies
 from calipers.networks import MLP
 from calipers.preprocessing import TableEncoder
 from calipers.search import Candidate, Outcome, SearchResult
@@ -26,9 +26,9 @@ TINY = {
 
 
 def run(*command, code=0):
-    answer = runner.invoke(app, [str(part) for part in command])
-    assert answer.exit_code == code, answer.output
-    return answer
+    result = runner.invoke(app, [str(part) for part in command])
+    assert result.exit_code == code, result.output
+    return result
 
 
 @pytest.fixture(scope="module")
@@ -71,8 +71,8 @@ def test_help_of_fit():
 
 def test_report(folder, tmp_path):
     out = tmp_path / "page.html"
-    answer = run("report", folder / "model", folder / "test.csv", "--out", out)
-    assert answer.stdout == f"100 rows evaluated, written to {out}\n"
+    result = run("report", folder / "model", folder / "test.csv", "--out", out)
+    assert result.stdout == f"100 rows evaluated, written to {out}\n"
     text = out.read_text("utf-8")
     assert "Prediction intervals for y" in text
     assert "flatters" not in text
@@ -82,13 +82,13 @@ def test_report(folder, tmp_path):
 
 @pytest.mark.parametrize("command", ["report", "predict", "evaluate"])
 def test_no_threads_are_refused(folder, command):
-    answer = run(command, folder / "model", folder / "test.csv", "--n-jobs", "0", code=2)
-    assert "must not be 0: give the number of threads" in answer.output
+    result = run(command, folder / "model", folder / "test.csv", "--n-jobs", "0", code=2)
+    assert "must not be 0: give the number of threads" in result.output
 
 
 def test_report_needs_a_table(folder, tmp_path):
-    answer = run("report", folder / "model", "--out", tmp_path / "page.html", code=2)
-    assert "calipers report model new.csv" in " ".join(answer.stderr.split())
+    result = run("report", folder / "model", "--out", tmp_path / "page.html", code=2)
+    assert "calipers report model new.csv" in " ".join(result.stderr.split())
 
 
 def test_report_on_the_rows_of_training_warns(folder, tmp_path):
@@ -112,8 +112,8 @@ def test_report_says_what_is_wrong(folder, tmp_path, monkeypatch, changes, code,
     monkeypatch.chdir(tmp_path)
     given = {"model": str(folder / "model"), "--data": str(folder / "test.csv")} | changes
     words = ["report", given.pop("model"), *(word for pair in given.items() for word in pair)]
-    answer = run(*words, code=code)
-    assert message in " ".join(answer.stderr.split())
+    result = run(*words, code=code)
+    assert message in " ".join(result.stderr.split())
     assert list(tmp_path.iterdir()) == []
 
 
@@ -199,8 +199,8 @@ def test_dataset_is_described():
 @pytest.mark.parametrize("ending", ["csv", "parquet", "csv.gz"])
 def test_dataset_is_written(ending, tmp_path):
     out = tmp_path / f"d.{ending}"
-    answer = run("datasets", "diabetes", "--out", out)
-    assert answer.stdout == f"442 rows written to {out}; the target is 'progression'\n"
+    result = run("datasets", "diabetes", "--out", out)
+    assert result.stdout == f"442 rows written to {out}; the target is 'progression'\n"
     frame = pd.read_parquet(out) if ending == "parquet" else pd.read_csv(out)
     assert frame.shape == (442, 11)
     assert frame.columns[-1] == "progression"
@@ -267,7 +267,7 @@ def test_tune_keeps_groups_together_and_to_its_time(folder, searched, tmp_path):
     words = ["--target", "y", "--out", out, "--groups", "house", "--time-budget", 60]
     run("tune", tmp_path / "houses.csv", *words)
     first, second = searched
-    assert first["X"].shape == (200, 3)  # the group is no input
+    assert first["X"].shape == (200, 3)  # the group is not an input
     assert (first["time_budget"], second.get("time_budget")) == (60, None)
     assert len(first["splits"]) == len(first["final_splits"]) == 3
     for train, valid in first["splits"] + first["final_splits"]:
@@ -291,8 +291,8 @@ def test_tune_keeps_the_defaults_if_nothing_is_better(folder, monkeypatch, tmp_p
         ),
     )
     out = tmp_path / "settings.toml"
-    answer = run("tune", folder / "train.csv", "--target", "y", "--out", out, "--json")
-    assert json.loads(answer.stdout)["gain"] == 0
+    result = run("tune", folder / "train.csv", "--target", "y", "--out", out, "--json")
+    assert json.loads(result.stdout)["gain"] == 0
     assert tomllib.loads(out.read_text()) == {"coverage": 0.95}
 
 
@@ -319,8 +319,8 @@ def test_tuned_settings_are_what_fit_takes(folder, tmp_path):
 )
 def test_tune_says_what_is_wrong(folder, tmp_path, monkeypatch, words, code, message):
     monkeypatch.chdir(tmp_path)
-    answer = run("tune", folder / "train.csv", "--target", "y", *words, code=code)
-    assert message in " ".join(answer.stderr.split())
+    result = run("tune", folder / "train.csv", "--target", "y", *words, code=code)
+    assert message in " ".join(result.stderr.split())
     assert list(tmp_path.iterdir()) == []
 
 
@@ -359,5 +359,5 @@ def test_an_evaluation_on_the_rows_of_training_says_so(folder):
 
 
 def test_two_equal_rows_of_a_small_table_are_no_alarm():
-    assert say_copies({"copies": 2, "rows": 49}) == ""
-    assert "3 of them" in say_copies({"copies": 3, "rows": 49})
+    assert describe_copies({"copies": 2, "rows": 49}) == ""
+    assert "3 of them" in describe_copies({"copies": 3, "rows": 49})

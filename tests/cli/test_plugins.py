@@ -62,15 +62,15 @@ def lines(text):
 
 
 def test_version():
-    answer = runner.invoke(app, ["--version"])
-    assert answer.exit_code == 0
-    assert answer.stdout.strip() == f"calipers {calipers.__version__}"
+    result = runner.invoke(app, ["--version"])
+    assert result.exit_code == 0
+    assert result.stdout.strip() == f"calipers {calipers.__version__}"
 
 
 def test_group_of_another_distribution(install):
     install("extra = extra_commands:app")
-    answer = runner.invoke(app, ["extra", "one", "--times", "2"])
-    assert (answer.exit_code, answer.stdout.strip()) == (0, "one one")
+    result = runner.invoke(app, ["extra", "one", "--times", "2"])
+    assert (result.exit_code, result.stdout.strip()) == (0, "one one")
     assert "--times" in runner.invoke(app, ["extra", "one", "--help"]).stdout
     assert runner.invoke(app, ["extra", "one", "--times", "x"]).exit_code == 2
 
@@ -82,8 +82,8 @@ def test_function_of_another_distribution(install):
 
 def test_help_lists_commands_without_importing_them(install):
     install("extra = extra_commands:app")
-    answer = runner.invoke(app, ["--help"])
-    assert re.search(r"extra +Commands to test with\.", answer.stdout)
+    result = runner.invoke(app, ["--help"])
+    assert re.search(r"extra +Commands to test with\.", result.stdout)
     assert "extra_commands" not in sys.modules
 
 
@@ -103,9 +103,9 @@ def test_our_own_commands_go_first(install):
 )
 def test_broken_command_says_so_and_stops_no_other(install, point, module, message):
     install(f"extra = {point}", module)
-    answer = runner.invoke(app, ["extra", "one"])
-    assert answer.exit_code == 1
-    [line] = lines(answer.stderr)
+    result = runner.invoke(app, ["extra", "one"])
+    assert result.exit_code == 1
+    [line] = lines(result.stderr)
     assert line.startswith("error: the command 'extra' of extra ")
     assert message in line
     assert runner.invoke(app, ["--help"]).exit_code == 0
@@ -114,18 +114,18 @@ def test_broken_command_says_so_and_stops_no_other(install, point, module, messa
 
 def test_unreadable_entry_points_stop_no_other_command(install):
     install("this is no entry point")
-    answer = runner.invoke(app, ["--help"])
-    assert answer.exit_code == 0
-    assert "fit" in answer.stdout
-    assert "commands of other packages cannot be read" in answer.stderr
+    result = runner.invoke(app, ["--help"])
+    assert result.exit_code == 0
+    assert "fit" in result.stdout
+    assert "commands of other packages cannot be read" in result.stderr
     assert runner.invoke(app, ["fit", "--help"]).stderr == ""
 
 
 def test_known_command_that_is_not_installed(monkeypatch):
     monkeypatch.setattr("importlib.metadata.entry_points", lambda group: ())
-    answer = runner.invoke(app, ["study", "run"])
-    assert answer.exit_code == 1
-    [line] = lines(answer.stderr)
+    result = runner.invoke(app, ["study", "run"])
+    assert result.exit_code == 1
+    [line] = lines(result.stderr)
     assert line.startswith("error: ")
     assert "pip install ./study" in line
     assert "study" not in runner.invoke(app, ["--help"]).stdout
@@ -133,16 +133,16 @@ def test_known_command_that_is_not_installed(monkeypatch):
 
 def test_unknown_command(install):
     install("extra = extra_commands:app")
-    answer = runner.invoke(app, ["extr"])
-    assert answer.exit_code == 2
-    assert "No such command 'extr'" in answer.stderr
+    result = runner.invoke(app, ["extr"])
+    assert result.exit_code == 2
+    assert "No such command 'extr'" in result.stderr
 
 
 def test_error_is_one_line(install):
     install("extra = extra_commands:app")
-    answer = runner.invoke(app, ["extra", "fail"])
-    assert answer.exit_code == 1
-    assert lines(answer.stderr) == ["error: no file, no data"]
+    result = runner.invoke(app, ["extra", "fail"])
+    assert result.exit_code == 1
+    assert lines(result.stderr) == ["error: no file, no data"]
 
 
 def test_debug_shows_the_error(install):
@@ -152,23 +152,23 @@ def test_debug_shows_the_error(install):
 
 def test_interrupt(install):
     install("extra = extra_commands:app")
-    answer = runner.invoke(app, ["extra", "stop"])
-    assert answer.exit_code == 130
-    assert lines(answer.stderr) == ["interrupted"]
+    result = runner.invoke(app, ["extra", "stop"])
+    assert result.exit_code == 130
+    assert lines(result.stderr) == ["interrupted"]
 
 
 def test_exit_code_of_the_process(tmp_path):
     command = [sys.executable, "-m", "calipers.cli", "inspect", str(tmp_path)]
-    answer = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert answer.returncode == 4
-    assert answer.stderr.startswith("error: ")
-    assert "Traceback" not in answer.stderr
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert result.returncode == 4
+    assert result.stderr.startswith("error: ")
+    assert "Traceback" not in result.stderr
 
 
 def test_heavy_libraries_wait_until_they_are_needed():
     code = "import sys, calipers.cli; print([n for n in ('jax', 'pandas', 'matplotlib') "
     code += "if n in sys.modules])"
-    answer = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True
     )
-    assert answer.stdout.strip() == "[]"
+    assert result.stdout.strip() == "[]"

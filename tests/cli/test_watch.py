@@ -62,7 +62,7 @@ def test_watch_goes_on_after_a_kill_as_if_there_had_been_none(
 def test_watch_takes_only_what_is_new(stream, run, here):
     assert run("watch", "model", "stream.csv").exit_code == 0
     again = run("watch", "model", "stream.csv")
-    assert "no new rows: the model has learnt from all 180" in again.output
+    assert "no new rows: the model has learned from all 180" in again.output
     pd.concat([stream, stream.head(10)]).to_csv(here / "stream.csv", index=False)
     (here / "notes.csv").write_text("mine")
     refused = run("watch", "model", "stream.csv", "--out", "notes.csv")
@@ -121,8 +121,8 @@ def test_watch_of_another_coverage_needs_another_file(stream, run, here):
 def test_watch_knows_a_file_by_any_name(stream, run, here):
     assert run("watch", "model", "stream.csv").exit_code == 0
     for name in ("./stream.csv", str(here / "stream.csv"), "s*.csv"):
-        answer = run("watch", "model", name)
-        assert "no new rows: the model has learnt from all 180" in answer.output
+        result = run("watch", "model", name)
+        assert "no new rows: the model has learned from all 180" in result.output
 
 
 def test_watch_goes_on_with_files_that_come_after(stream, run, here):
@@ -134,7 +134,7 @@ def test_watch_goes_on_with_files_that_come_after(stream, run, here):
     for files in (["log-a.csv", "log-b.csv", "log-c.csv"], ["log-c.csv"], ["log-b.csv"]):
         refused = run("watch", "model", *files)
         assert refused.exit_code == 2
-        assert "have been learnt" in words(refused)
+        assert "have been learned" in words(refused)
     assert json.loads(run("watch", "model", "log-a.csv", "--json").output)["rows"] == 20
 
 
@@ -172,7 +172,7 @@ def test_watch_refuses_a_file_that_was_cut_off_or_replaced(stream, run, here, ch
     change(stream).to_csv(here / "stream.csv", index=False)
     found = run("watch", "model", "stream.csv")
     assert found.exit_code == 2, found.output
-    assert "row 180, the last one learnt, has changed or is missing" in words(found)
+    assert "row 180, the last one learned, has changed or is missing" in words(found)
     assert {path.name: path.read_bytes() for path in (here / "model").iterdir()} == before
     change(stream).to_csv(here / "next.csv", index=False)
     assert run("watch", "model", "next.csv").exit_code == 0

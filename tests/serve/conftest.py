@@ -185,11 +185,11 @@ class Server:
         """Status and the first words of an answer, which must not take long."""
         url = f"/v1/models/plain/{path}"
         began = time.monotonic()
-        answer = self.client.post(
+        response = self.client.post(
             url, content=content, headers={"Content-Type": kind}, params=query
         )
         assert time.monotonic() - began < 30  # on a machine that others share
-        return answer.status_code, answer.text[:500]
+        return response.status_code, response.text[:500]
 
     def close(self):
         self.client.close()

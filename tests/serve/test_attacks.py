@@ -328,10 +328,10 @@ def test_answers_are_no_longer_than_estimated(client, tables, accept, more):
     """Every row names every input that is outside: bytes that no limit of numbers counts."""
     frame = tables["homes"].assign(size=1e-300 / 3, kind="\x01castle, \U0001f600", built=1e300 / 3)
     body = pa.Table.from_pandas(frame, preserve_index=False)
-    answer = client.table(
+    response = client.table(
         bytes(stream(body)), ARROW_STREAM, "homes", accept, keep=accept != JSON, **more
     )
-    assert answer.status_code == 200, answer.text
+    assert response.status_code == 200, response.text
     members, levels = 2, len(more.get("quantiles", ()))
     numbers = len(frame) * (3 + levels + 3 * members * ("members" in more))
     outside = np.tile([c in ("size", "kind", "built") for c in frame], (len(frame), 1))
@@ -341,7 +341,7 @@ def test_answers_are_no_longer_than_estimated(client, tables, accept, more):
     most = numbers_bytes(numbers, len(frame)) + outside_bytes(
         served, SimpleNamespace(outside=outside)
     )
-    assert len(answer.content) < most + (accept != JSON) * kept_bytes(body) + 5_000
+    assert len(response.content) < most + (accept != JSON) * kept_bytes(body) + 5_000
 
 
 def test_small_tables_of_many_cells_do_not_hold_up_others(client, tables, monkeypatch):

@@ -82,21 +82,27 @@ def test_who_gives_up_is_left_out():
     run(main())
 
 
-def arrays(answer):
+def arrays(prediction):
     """Everything in a served prediction, as lists."""
-    found = {**vars(answer.prediction), "outside": answer.outside, "bounds": answer.bounds}
+    found = {
+        **vars(prediction.prediction),
+        "outside": prediction.outside,
+        "bounds": prediction.bounds,
+    }
     return {name: None if array is None else array.tolist() for name, array in found.items()}
 
 
 def test_a_batch_of_different_questions(folder):
     served = load_models([folder / "homes"])["homes"]
     rows = [dict(served.example, size=float(size)) for size in (40, 80, 120, 160)]
-    asks = [Query(), Query((0.5,)), Query(), Query((0.5,), (0.1, 0.9), members=True, density=5)]
-    pieces = [Piece(columns_of([row], served), 1, ask) for row, ask in zip(rows, asks, strict=True)]
+    queries = [Query(), Query((0.5,)), Query(), Query((0.5,), (0.1, 0.9), members=True, density=5)]
+    pieces = [
+        Piece(columns_of([row], served), 1, query) for row, query in zip(rows, queries, strict=True)
+    ]
     together = served.predict(pieces)
-    for piece, answer in zip(pieces, together, strict=True):
+    for piece, prediction in zip(pieces, together, strict=True):
         [alone] = served.predict([piece])
-        np.testing.assert_equal(arrays(answer), arrays(alone))
+        np.testing.assert_equal(arrays(prediction), arrays(alone))
 
 
 def test_one_wrong_row_does_not_spoil_the_batch(folder):
@@ -117,9 +123,9 @@ def test_what_others_send_does_not_change_a_value(folder):
     pieces = [Piece(row | {"kind": kind}, 1, Query()) for kind in kinds]
     with pytest.raises(TypeError, match="'kind' is of several types"):
         _joined(pieces)
-    for piece, answer in zip(pieces, served.predict(pieces), strict=True):
+    for piece, prediction in zip(pieces, served.predict(pieces), strict=True):
         [alone] = served.predict([piece])
-        np.testing.assert_equal(arrays(answer), arrays(alone))
+        np.testing.assert_equal(arrays(prediction), arrays(alone))
 
 
 def test_a_few_rows_of_a_quick_model_need_no_other_thread(monkeypatch):

@@ -94,7 +94,7 @@ def test_bounds_alone_and_points_alone_do_not_learn(make_client):
 
 
 def test_inputs_are_kept_as_far_as_there_is_room(monkeypatch):
-    monkeypatch.setattr("calipers.serve._monitor._MOST_NUMBERS", 6)
+    monkeypatch.setattr("calipers.serve._monitor._MAX_NUMBERS", 6)
     ring = Ring(10)
     X = np.arange(10.0).reshape(5, 2)
     places = ring.find(ring.put(np.zeros(5), np.ones(5), X))
@@ -110,20 +110,20 @@ def test_what_cannot_be_saved_is_said_and_saved_later(make_client, folder, tmp_p
     posted = {"id": client.predict(rows=[[1.0, 2.0]]).json()["id"], "y": 1.0}
     aside = own.rename(tmp_path / "aside")
     own.write_text("a file is in the way")
-    answer = client.label(posted)
-    assert answer.status_code == 503
-    assert "could not be saved" in answer.json()["detail"]
+    response = client.label(posted)
+    assert response.status_code == 503
+    assert "could not be saved" in response.json()["detail"]
     assert client.predict(rows=[[1.0, 2.0]]).status_code == 200
     own.unlink()
     aside.rename(own)
-    answer = client.label(posted)
-    assert (answer.status_code, answer.json()["repeated"]) == (200, 1)
+    response = client.label(posted)
+    assert (response.status_code, response.json()["repeated"]) == (200, 1)
     assert int(IntervalRegressor.load(own).ensemble_.calibrations[-1].levels.rows) == 1
 
 
 @pytest.fixture(scope="module")
 def awkward(tmp_path_factory):
-    """Models whose labels cannot be learnt from, or cannot have any value."""
+    """Models whose labels cannot be learned from, or cannot have any value."""
     root = tmp_path_factory.mktemp("awkward")
     X, y = plain_table()
     settings = SMALL | {"epochs": 2}
@@ -139,19 +139,19 @@ def test_labels_of_a_model_on_another_scale(make_client, awkward):
     refused = client.label({"id": made, "y": -2.0}, model="log")
     assert refused.status_code == 422
     assert "positive" in refused.json()["detail"]
-    answer = client.label({"id": made, "y": 2.0}, model="log")
-    assert (answer.status_code, answer.json()["counted"]) == (200, 1)
+    response = client.label({"id": made, "y": 2.0}, model="log")
+    assert (response.status_code, response.json()["counted"]) == (200, 1)
     assert client.get("/v1/models/log").json()["alarm"] is False
 
 
 def test_a_label_beyond_the_bounds_is_refused(make_client, awkward):
     client = make_client(str(awkward / "bounded"))
     made = client.predict("bounded", rows=[[1.0, 2.0]] * 2).json()["id"]
-    answer = client.label({"id": made, "y": [None, -1.0]}, model="bounded")
-    assert answer.status_code == 422
-    assert "below 0" in answer.json()["detail"]
-    answer = client.label({"id": made, "y": [None, 1.0]}, model="bounded")
-    assert (answer.status_code, answer.json()["counted"]) == (200, 1)
+    response = client.label({"id": made, "y": [None, -1.0]}, model="bounded")
+    assert response.status_code == 422
+    assert "below 0" in response.json()["detail"]
+    response = client.label({"id": made, "y": [None, 1.0]}, model="bounded")
+    assert (response.status_code, response.json()["counted"]) == (200, 1)
 
 
 def test_each_row_of_a_joined_answer_keeps_its_version():

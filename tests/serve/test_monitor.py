@@ -66,8 +66,8 @@ def test_labels_count_once_and_show_a_drop_of_coverage(make_client):
 def test_tables_have_an_id_too(make_client):
     client = make_client()
     headers = {"Content-Type": "text/csv"}
-    answer = client.post("/v1/models/plain/predict", content="speed,load\n1,2\n", headers=headers)
-    key = answer.headers["calipers-prediction-id"]
+    response = client.post("/v1/models/plain/predict", content="speed,load\n1,2\n", headers=headers)
+    key = response.headers["calipers-prediction-id"]
     assert client.label({"id": key, "y": [0.5]}).json()["counted"] == 1
 
 
@@ -89,9 +89,9 @@ def test_labels_that_are_wrong(client, body, status):
 def test_labels_must_fit_the_rows(make_client):
     client = make_client("plain", "bounds")
     key = client.predict(rows=ROWS).json()["id"]
-    answer = client.label({"id": key, "y": [1.0]})
-    assert answer.status_code == 422
-    assert "has 3 rows, got 1 labels" in answer.json()["detail"]
+    response = client.label({"id": key, "y": [1.0]})
+    assert response.status_code == 422
+    assert "has 3 rows, got 1 labels" in response.json()["detail"]
     assert client.label({"id": key, "y": [1.0] * 3}, model="bounds").json()["unknown"] == [key]
     assert client.post("/v1/models/none/labels", json={}).status_code == 404
 

@@ -75,18 +75,18 @@ def address(folder, trips):
 
 @pytest.fixture
 def page(chromium, address):
-    """A page that knows what it asked for, and whether anything went wrong on it."""
+    """A page that records its requests, and whether anything went wrong on it."""
     context = chromium.new_context(viewport={"width": 1280, "height": 900}, locale="en-US")
     opened = context.new_page()
     opened.set_default_timeout(15_000)
-    wrong, asked = [], []
+    wrong, requests = [], []
     opened.on("pageerror", lambda error: wrong.append(str(error)))
     opened.on("console", lambda m: wrong.append(m.text) if m.type == "error" else None)
-    opened.on("request", lambda request: asked.append(request.url))
+    opened.on("request", lambda request: requests.append(request.url))
     opened.wrong = wrong
     opened.address = address
     yield opened
-    assert all(url.startswith((address, "blob:")) for url in asked), asked
+    assert all(url.startswith((address, "blob:")) for url in requests), requests
     assert not wrong
     context.close()
 

@@ -19,9 +19,9 @@ FRAME = pd.DataFrame(ROWS)
 
 
 def test_points_intervals_and_what_is_outside(client, served):
-    answer = client.predict(rows=ROWS)
-    assert answer.status_code == 200
-    found = answer.json()
+    response = client.predict(rows=ROWS)
+    assert response.status_code == 200
+    found = response.json()
     assert found["model"] == "plain"
     predictions = found["predictions"]
     model = served["plain"]
@@ -34,14 +34,14 @@ def test_points_intervals_and_what_is_outside(client, served):
 
 
 def test_everything_that_can_be_asked(client, served):
-    answer = client.predict(
+    response = client.predict(
         rows=ROWS[:2],
         coverage=[0.5, 0.8],
         quantiles=[0.1, 0.9],
         members=True,
         density=400,
     )
-    predictions = answer.json()["predictions"]
+    predictions = response.json()["predictions"]
     model, rows = served["plain"], FRAME.iloc[:2]
     bounds = [[[i["lower"], i["upper"]] for i in row["intervals"]] for row in predictions]
     expected = model.predict_interval(rows, coverage=[0.5, 0.8])
@@ -102,10 +102,10 @@ def test_tables_in_and_out(client, served, tables, arrow, kind):
     content = arrow(frame, file=kind == ARROW_FILE)
     if kind == CSV:
         content = frame.to_csv(index=False).encode()
-    answer = client.table(content, kind, "homes", coverage=[0.5, 0.9], quantiles=0.5)
-    assert answer.status_code == 200, answer.text
-    assert answer.headers["content-type"].startswith(kind)
-    read = io.BytesIO(answer.content)
+    response = client.table(content, kind, "homes", coverage=[0.5, 0.9], quantiles=0.5)
+    assert response.status_code == 200, response.text
+    assert response.headers["content-type"].startswith(kind)
+    read = io.BytesIO(response.content)
     readers = {CSV: pd.read_csv, ARROW_FILE: pa.feather.read_feather}
     found = readers.get(kind, lambda raw: pa.ipc.open_stream(raw).read_pandas())(read)
     names = ["prediction", "lower_0.5", "upper_0.5", "lower_0.9", "upper_0.9", "quantile_0.5"]
@@ -117,21 +117,21 @@ def test_tables_in_and_out(client, served, tables, arrow, kind):
 
 def test_the_table_may_be_kept_and_the_answer_have_another_format(client, arrow):
     frame = FRAME.assign(prediction="mine", load=[0.0, 1.0, 2.0])
-    answer = client.table(frame.to_csv(index=False).encode(), CSV, keep=True, members=True)
-    found = pd.read_csv(io.StringIO(answer.text))
+    response = client.table(frame.to_csv(index=False).encode(), CSV, keep=True, members=True)
+    found = pd.read_csv(io.StringIO(response.text))
     assert [*found][:4] == ["speed", "load", "prediction", "prediction_predicted"]
     assert {"loc_0", "left_scale_1", "right_scale_1"} <= set(found)
     assert found["outside"].fillna("").tolist() == ["", "", "speed, load"]
-    answer = client.table(arrow(FRAME), ARROW_STREAM, accept="application/json")
-    assert answer.json()["predictions"][2]["outside"] == ["speed"]
+    response = client.table(arrow(FRAME), ARROW_STREAM, accept="application/json")
+    assert response.json()["predictions"][2]["outside"] == ["speed"]
 
 
 @pytest.mark.parametrize("kind", [CSV, ARROW_STREAM])
 def test_levels_that_are_close_have_names_of_their_own(client, arrow, kind):
     content = FRAME.to_csv(index=False).encode() if kind == CSV else arrow(FRAME)
     query = {"coverage": [0.95, 0.9500001], "quantiles": [0.5, 0.50000001]}
-    answer = client.table(content, kind, accept=CSV, **query)
-    found = pd.read_csv(io.StringIO(answer.text))
+    response = client.table(content, kind, accept=CSV, **query)
+    found = pd.read_csv(io.StringIO(response.text))
     names = ["lower_0.95", "upper_0.95", "lower_0.9500001", "upper_0.9500001"]
     assert [*found][1:-1] == [*names, "quantile_0.5", "quantile_0.50000001"]
 
@@ -170,9 +170,9 @@ def test_models_that_give_less(client):
     assert predictions[0]["intervals"][0]["lower"] < predictions[0]["intervals"][0]["upper"]
     assert client.predict("bounds", rows=ROWS, coverage=0.95).status_code == 200
     for more in ({"coverage": 0.5}, {"quantiles": [0.5]}, {"members": True}, {"density": 9}):
-        answer = client.predict("bounds", rows=ROWS, **more)
-        assert answer.status_code == 422
-        assert "bounds for coverage 0.95" in answer.json()["detail"]
+        response = client.predict("bounds", rows=ROWS, **more)
+        assert response.status_code == 422
+        assert "bounds for coverage 0.95" in response.json()["detail"]
     assert client.predict("points", rows=ROWS).json()["predictions"][0]["intervals"] == []
     assert client.predict("points", rows=ROWS).json()["id"] is None
     assert "predict points alone" in client.predict("points", rows=ROWS, coverage=0.5).text
@@ -187,13 +187,13 @@ def test_an_infinite_bound_is_null(client, served):
 def test_large_requests_are_cut_and_joined(make_client, served, tables):
     X = tables["plain"]
     client = make_client(batch_rows=50)
-    answer = client.table(X.to_csv(index=False).encode(), CSV)
-    found = pd.read_csv(io.StringIO(answer.text))
+    response = client.table(X.to_csv(index=False).encode(), CSV)
+    found = pd.read_csv(io.StringIO(response.text))
     assert_allclose(found["prediction"], served["plain"].predict(X), rtol=1e-12)
     rows = X.to_dict("records")
     rows[77]["load"] = "heavy"
-    answer = client.predict(rows=rows)
-    assert answer.json()["detail"] == "column 'load', row 77 (from 0): 'heavy' is not a number"
+    response = client.predict(rows=rows)
+    assert response.json()["detail"] == "column 'load', row 77 (from 0): 'heavy' is not a number"
 
 
 def test_models_are_described(client):

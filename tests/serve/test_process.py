@@ -50,7 +50,7 @@ def test_a_signal_lets_requests_finish(process):
     assert httpx.get(f"{address}/v1/models").status_code == 401
     headers = {"Authorization": f"Bearer {TOKEN}", "Content-Type": "text/csv"}
     rows = b"speed,load\n" + b"0.5,1\n" * 60_000
-    answers = []
+    responses = []
     arrived = threading.Event()
 
     def chunks():
@@ -60,7 +60,7 @@ def test_a_signal_lets_requests_finish(process):
 
     def ask():
         path = f"{address}/v1/models/plain/predict"
-        answers.append(httpx.post(path, content=chunks(), headers=headers, timeout=60))
+        responses.append(httpx.post(path, content=chunks(), headers=headers, timeout=60))
 
     thread = threading.Thread(target=ask)
     thread.start()
@@ -70,8 +70,8 @@ def test_a_signal_lets_requests_finish(process):
     made.send_signal(signal.SIGTERM)
     thread.join(60)
     out, err = made.communicate(timeout=60)
-    assert answers[0].status_code == 200
-    assert answers[0].text.count("\n") == 60_001
+    assert responses[0].status_code == 200
+    assert responses[0].text.count("\n") == 60_001
     assert made.returncode in (0, -signal.SIGTERM)
     assert out == "stopped\n"
     assert "Traceback" not in err
@@ -108,15 +108,15 @@ def started(monkeypatch):
 
 
 def test_safe_by_default(started):
-    answer = runner.invoke(app, ["serve", "model"])
-    assert answer.exit_code == 0, answer.stderr
-    assert answer.stdout == "serving 1 model at http://127.0.0.1:1\n"
+    result = runner.invoke(app, ["serve", "model"])
+    assert result.exit_code == 0, result.stderr
+    assert result.stdout == "serving 1 model at http://127.0.0.1:1\n"
     assert started["host"] == "127.0.0.1"
     assert started["settings"].token is None
     assert "localhost" in started["settings"].allowed_hosts
-    answer = runner.invoke(app, ["serve", "model", "--host", "0.0.0.0"])
-    assert answer.exit_code == 2
-    assert "other machines" in answer.stderr
+    result = runner.invoke(app, ["serve", "model", "--host", "0.0.0.0"])
+    assert result.exit_code == 2
+    assert "other machines" in result.stderr
 
 
 def test_options(started, tmp_path):
@@ -124,8 +124,8 @@ def test_options(started, tmp_path):
     file.write_text(TOKEN + "\n")
     command = ["serve", "a", "b=c", "--host", "0.0.0.0", "--token-file", str(file)]
     more = ["--allow-host", "Example.org", "--max-body", "2", "--timeout", "5", "--port", "9"]
-    answer = runner.invoke(app, [*command, *more])
-    assert answer.exit_code == 0, answer.stderr
+    result = runner.invoke(app, [*command, *more])
+    assert result.exit_code == 0, result.stderr
     settings = started["settings"]
     assert started["models"] == ["a", "b=c"]
     assert (settings.token, settings.max_body, settings.timeout) == (TOKEN, 2**21, 5)
@@ -143,9 +143,9 @@ def test_the_token_may_be_in_the_environment(started):
 
 
 def test_a_folder_that_is_no_model(tmp_path):
-    answer = runner.invoke(app, ["serve", str(tmp_path)])
-    assert answer.exit_code == 4
-    assert "model.json" in answer.stderr
+    result = runner.invoke(app, ["serve", str(tmp_path)])
+    assert result.exit_code == 4
+    assert "model.json" in result.stderr
 
 
 def test_a_port_that_is_taken(folder):
@@ -153,6 +153,6 @@ def test_a_port_that_is_taken(folder):
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = str(taken.getsockname()[1])
-        answer = runner.invoke(app, ["serve", str(folder / "plain"), "--port", port])
-    assert answer.exit_code == 1
-    assert "in use" in answer.stderr
+        result = runner.invoke(app, ["serve", str(folder / "plain"), "--port", port])
+    assert result.exit_code == 1
+    assert "in use" in result.stderr

@@ -82,8 +82,8 @@ def ask(port, method, path, body=None, headers=None):
     link = http.client.HTTPSConnection("127.0.0.1", port, timeout=60, context=trusting())
     try:
         link.request(method, path, body, headers or {})
-        answer = link.getresponse()
-        return answer.status, answer.read()
+        response = link.getresponse()
+        return response.status, response.read()
     finally:
         link.close()
 
@@ -150,9 +150,9 @@ def test_a_caller_has_so_many_requests_a_second(proxy):
     found = set()
     for _ in range(1_000):
         link.request("GET", "/health")
-        answer = link.getresponse()
-        answer.read()
-        found.add(answer.status)
+        response = link.getresponse()
+        response.read()
+        found.add(response.status)
         if 429 in found:
             break
     assert found == {200, 429}

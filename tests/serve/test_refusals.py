@@ -21,15 +21,15 @@ ROWS = [{"speed": 0.5, "load": -1.0}, {"speed": -1.5, "load": 1.0}]
 FRAME = pd.DataFrame([*ROWS, {"speed": 9.0, "load": 0.0}])
 
 
-def problem(answer, status, *words):
-    assert answer.status_code == status, answer.text
-    assert answer.headers["content-type"] == "application/problem+json"
-    found = answer.json()
+def problem(response, status, *words):
+    assert response.status_code == status, response.text
+    assert response.headers["content-type"] == "application/problem+json"
+    found = response.json()
     assert set(found) == {"title", "status", "detail"}
     assert found["status"] == status
     for word in words:
         assert word in found["detail"]
-    assert "Traceback" not in answer.text
+    assert "Traceback" not in response.text
     return found["detail"]
 
 
@@ -64,8 +64,8 @@ def problem(answer, status, *words):
     ],
 )
 def test_json(client, body, words):
-    answer = client.post(PREDICT, content=body, headers={"Content-Type": JSON})
-    problem(answer, 422, *words)
+    response = client.post(PREDICT, content=body, headers={"Content-Type": JSON})
+    problem(response, 422, *words)
 
 
 @pytest.mark.parametrize(
@@ -110,10 +110,10 @@ def test_times_beyond_the_calendar(client, tables, name, kind):
     with pa.ipc.new_stream(sink, table.schema) as writer:
         writer.write_table(table)
     for accept in (CSV, JSON, ARROW_STREAM):
-        answer = client.table(sink.getvalue(), ARROW_STREAM, "homes", accept, keep=True)
-        assert answer.status_code in (200, 422), answer.text
+        response = client.table(sink.getvalue(), ARROW_STREAM, "homes", accept, keep=True)
+        assert response.status_code in (200, 422), response.text
     if name == "sold":
-        problem(answer, 422, "column 'sold', row 0", "is not in the years 1 to 9999")
+        problem(response, 422, "column 'sold', row 0", "is not in the years 1 to 9999")
 
 
 def served_row(table):
@@ -128,16 +128,16 @@ def test_columns_of_one_name(client):
     with pa.ipc.new_stream(sink, table.schema) as writer:
         writer.write_table(table)
     for keep in (True, False):
-        answer = client.table(sink.getvalue(), ARROW_STREAM, keep=keep)
-        problem(answer, 422, "more than one column 'load'")
+        response = client.table(sink.getvalue(), ARROW_STREAM, keep=keep)
+        problem(response, 422, "more than one column 'load'")
 
 
 @pytest.mark.parametrize("y", [True, [1.0, False], "1.5", [[1]], {}, None, "NaN", 1e400, ["1"]])
 def test_labels_are_numbers(client, y):
     key = client.predict(rows=ROWS).json()["id"]
     body = json.dumps({"labels": [{"id": key, "y": y}]}).encode()
-    answer = client.post("/v1/models/plain/labels", content=body, headers={"Content-Type": JSON})
-    problem(answer, 422, "labels[0].y")
+    response = client.post("/v1/models/plain/labels", content=body, headers={"Content-Type": JSON})
+    problem(response, 422, "labels[0].y")
 
 
 @pytest.mark.parametrize(
@@ -157,8 +157,8 @@ def test_labels(client, labels, words):
 
 
 def test_a_value_is_not_quoted_at_any_length(client):
-    answer = client.predict(rows=[["a" * 10**6, 1]])
-    assert len(problem(answer, 422, "column 'speed', row 0")) < 3_000
+    response = client.predict(rows=[["a" * 10**6, 1]])
+    assert len(problem(response, 422, "column 'speed', row 0")) < 3_000
 
 
 def test_damaged_arrow_never_breaks_the_server(client, arrow):
@@ -177,8 +177,8 @@ def test_content_types_and_encodings(client):
     headers = {"Content-Type": JSON, "Content-Encoding": "gzip"}
     problem(client.post(PREDICT, content=gzip.compress(b"{}"), headers=headers), 415, "compressed")
     problem(client.table(b"speed,load\n1,2\n", CSV, accept="image/png"), 406, "image/png")
-    answer = client.post(PREDICT, params={"keep": "true"}, json={"rows": ROWS})
-    problem(answer, 422, "goes into the body")
+    response = client.post(PREDICT, params={"keep": "true"}, json={"rows": ROWS})
+    problem(response, 422, "goes into the body")
     problem(client.table(b"speed,load\n1,2\n", CSV, coverage=2), 422, "coverage")
 
 
@@ -204,10 +204,10 @@ def test_addresses_that_are_none(client, path):
     ],
 )
 def test_no_file_can_be_reached(client, path):
-    answer = client.get(path)
-    assert answer.status_code == 404
-    assert "import" not in answer.text
-    assert "root:" not in answer.text
+    response = client.get(path)
+    assert response.status_code == 404
+    assert "import" not in response.text
+    assert "root:" not in response.text
 
 
 def test_limits(make_client, arrow):
@@ -236,8 +236,8 @@ def test_a_body_without_a_length_is_cut_off(make_client):
             sent += 100
             yield b" " * 100
 
-    answer = client.post(PREDICT, content=chunks(), headers={"Content-Type": JSON})
-    problem(answer, 413, "1,000 bytes")
+    response = client.post(PREDICT, content=chunks(), headers={"Content-Type": JSON})
+    problem(response, 413, "1,000 bytes")
 
 
 def test_a_slow_answer_is_given_up(make_client, monkeypatch):
@@ -281,9 +281,9 @@ def test_labels_of_too_many_rows(make_client):
 def test_too_many_requests(make_client):
     client = make_client(max_requests=1)
     with _held(client, lambda account: account.admit()):
-        answer = client.predict(rows=ROWS)
-        problem(answer, 429, "try again")
-        assert answer.headers["retry-after"] == "1"
+        response = client.predict(rows=ROWS)
+        problem(response, 429, "try again")
+        assert response.headers["retry-after"] == "1"
         assert client.get("/health").status_code == 200
     assert client.predict(rows=ROWS).status_code == 200
 
@@ -291,9 +291,9 @@ def test_too_many_requests(make_client):
 def test_too_much_at_a_time(make_client):
     client = make_client(max_memory=10_000)
     with _held(client, lambda account: account.reserve(9_000)):
-        answer = client.predict(rows=ROWS)
-        problem(answer, 503, "10,000 bytes", "try again")
-        assert answer.headers["retry-after"] == "1"
+        response = client.predict(rows=ROWS)
+        problem(response, 503, "10,000 bytes", "try again")
+        assert response.headers["retry-after"] == "1"
         for path in ("/health", "/v1/models"):
             assert client.get(path).status_code == 200
         assert "calipers_memory_reserved_bytes 9000.0" in client.get("/metrics").text
@@ -321,9 +321,9 @@ def test_a_server_without_memory_asks_to_try_again(make_client, monkeypatch):
         raise pa.lib.ArrowMemoryError("malloc of size 64 failed")
 
     monkeypatch.setattr(_service(client)._batchers["plain"], "_work", full)
-    answer = client.post(PREDICT, json={"rows": ROWS})
-    problem(answer, 503, "no memory left")
-    assert answer.headers["retry-after"] == "1"
+    response = client.post(PREDICT, json={"rows": ROWS})
+    problem(response, 503, "no memory left")
+    assert response.headers["retry-after"] == "1"
 
 
 def test_token(make_client):
@@ -331,9 +331,9 @@ def test_token(make_client):
     for path in ("/", "/page/page.js", "/health"):
         assert client.get(path).status_code == 200
     for path in ("/v1/models", "/metrics", "/openapi.json", "/nothing"):
-        answer = client.get(path)
-        problem(answer, 401, "Authorization: Bearer TOKEN")
-        assert answer.headers["www-authenticate"].startswith("Bearer")
+        response = client.get(path)
+        problem(response, 401, "Authorization: Bearer TOKEN")
+        assert response.headers["www-authenticate"].startswith("Bearer")
         wrong = [f"Bearer {TOKEN}x", "Bearer", "Basic " + TOKEN, TOKEN, "Bearer \xff"]
         for header in wrong:
             sent = {"Authorization": header.encode("latin-1")}

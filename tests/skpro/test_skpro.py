@@ -13,7 +13,7 @@ from skpro.utils.estimator_checks import check_estimator
 
 from calipers.skpro import PredictiveDistribution, ProbaIntervalRegressor
 
-# What skpro says of itself and of pandas is not ours.
+# Warnings that skpro and pandas cause themselves are not ours.
 pytestmark = pytest.mark.filterwarnings("ignore")
 
 

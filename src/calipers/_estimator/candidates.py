@@ -3,7 +3,8 @@
 In a trial, one network per fold trains on a sample of the rows for a fraction of the epochs. It is
 calibrated as the model will be and scored on held-out rows, in the target's own unit. The first
 trial is of one component on the simplest scale, and leaves a fraction u of the variance
-unexplained. A few trees leave t, the trees of ``tree_inputs`` leave f. In the order of ``fit``:
+unexplained. Let t and f be the fractions that a few trees and the trees of ``tree_inputs`` leave
+unexplained. In the order of ``fit``:
 
 ==========================  ======================================  ===============================
 choice of                   made if ``time_budget`` is None and     taken if
@@ -11,7 +12,9 @@ choice of                   made if ``time_budget`` is None and     taken if
 tree predictions            ``_wanted`` in ``tree_inputs``          f <= WORSE u and, after a longer
                                                                     trial, f <= LONG_WORSE u; f at
                                                                     most ``_LITTLE``; with many rows
-                                                                    also t <= SMOOTH_RATIO u
+                                                                    also t <= SMOOTH_RATIO u; if
+                                                                    u < ``_EXACT``, all of them at
+                                                                    most ``_EXACT_WORSE`` u
 piecewise-linear encoding   bins="auto" and enough rows             u >= NOISY
 smooth networks instead     the same, without tree predictions      and t >= SMOOTH_RATIO u
 several components          components="auto" and enough rows, and  score better than the first by

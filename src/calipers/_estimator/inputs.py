@@ -67,7 +67,7 @@ class Inputs:
         return found.numbers, found.y
 
     def read_rows(self, estimator: "Model", X: ArrayLike, y: ArrayLike) -> "EncodedRows":
-        """The same with the values of the columns."""
+        """Inputs and targets as finite numbers, with the values of the columns."""
         y = read_target(y)
         if self.encoder is None:
             numbers, y = _as_numbers(estimator, X, y)
@@ -82,7 +82,7 @@ class Inputs:
         return self._with_points(X, numbers, estimator.n_jobs), outside
 
     def outside(self, estimator: "Model", X: ArrayLike) -> BoolArray:
-        """The mask alone, without predictions of a regressor or of trees."""
+        """Mask of values not seen in training, by column, without the cost of predictions."""
         return self._checked(estimator, X)[1]
 
     def _checked(self, estimator: "Model", X: ArrayLike) -> tuple[FloatArray, BoolArray]:
@@ -94,10 +94,10 @@ class Inputs:
     def read_columns(
         self, table: Mapping[str, NDArray[Any]]
     ) -> tuple[FloatArray, BoolArray] | None:
-        """The same for columns by name, if all are present with finite numbers; otherwise None.
+        """What ``read_and_check`` returns, from columns by name; None unless all are numeric.
 
-        In that case a frame is needed to read them or to report what is wrong. Making and reading
-        one takes several times as long as predicting a row.
+        If any is missing or not finite, a frame is needed to read them or to report what is wrong.
+        Making and reading one takes several times as long as predicting a row.
         """
         if self.encoder is not None or self.regressor is not None:
             return None
@@ -162,7 +162,7 @@ class Inputs:
 
 
 class EncodedRows(NamedTuple):
-    """Labelled rows as numbers, and what their target encoding is learnt from."""
+    """Labelled rows as numbers, and what their target encoding is learned from."""
 
     numbers: FloatArray
     y: FloatArray
@@ -179,7 +179,7 @@ def learn_inputs(
 ) -> tuple[Inputs, EncodedRows]:
     """Fit the conversion of inputs, and convert the rows by it.
 
-    Rows of weight 0 are converted, but not learnt from. With ``use_targets``, an array with numeric
+    Rows of weight 0 are converted, not learned from. With ``use_targets``, an array with numeric
     codes is treated as a table. Sets ``n_features_in_`` and ``feature_names_in_`` of ``estimator``.
     """
     _check_order(X, y)

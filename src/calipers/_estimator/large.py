@@ -1,7 +1,7 @@
 """Out-of-core fitting, see ``RowBlocks``: two passes over the rows and a scratch file.
 
 The first pass draws a sample: rows to calibrate and to validate on, which no network is trained on,
-and rows from which the encoding, the units and the shape of the networks are learnt. The second
+and rows from which the encoding, the units and the shape of the networks are learned. The second
 encodes all other rows into shards (``calipers.bank.Shards``), on a Dask cluster one set of shards
 per worker (``calipers._estimator.shares``). With this many rows, held-out rows are as informative
 as folds, and every network is trained on all others.
@@ -25,7 +25,7 @@ from calipers._estimator.candidates import FOLDS, choose_shape, has_choice
 from calipers._estimator.fitting import ensemble_of, warn_of_infinite
 from calipers._estimator.model import Model
 from calipers._estimator.shares import WorkerShares
-from calipers._estimator.together import alone, report_time, train_in_time
+from calipers._estimator.together import report_time, run_fit, train_in_time
 from calipers._estimator.training_rows import TrainingRows, read_rows
 from calipers._outliers import FAR_TARGETS, outlier_limits, outlying_targets
 from calipers.bank import Bank, Plan, Program, ShardWriter, Table, scaled_inputs, spawn_seeds
@@ -39,7 +39,7 @@ from calipers.training import check_parameters, make_program, make_settings
 
 _SAMPLE = 170_000  # rows in memory, at most
 _CALIBRATION, _VALIDATION = 0.3, 0.12  # fractions of the sample
-_FEWEST = 1000  # rows to learn the encoding from, if there are that many
+_MIN_ROWS = 1000  # rows to learn the encoding from, if there are that many
 _NAMED = 10  # rows that a warning lists
 
 
@@ -48,7 +48,7 @@ class Scale(NamedTuple):
 
     table: Table  # of a sample of the rows, whose units and limits hold for all
     target_map: TargetMap | None  # the scale of the target
-    ordinary: tuple[float, float]  # range of targets that are no gross errors
+    ordinary: tuple[float, float]  # range of targets that are not gross errors
 
     def __call__(self, X: FloatArray, y: FloatArray) -> tuple[Float32Array, Float32Array]:
         """Rows without gross errors of the target, in the units of the table."""
@@ -166,8 +166,8 @@ def _roles(model: Model, sample: Sample) -> tuple[slice, slice, slice]:
     fraction = 0.0 if model.patience is None else model.validation_fraction
     validation = min(int(_VALIDATION * drawn), int(fraction * total))
     held_out = calibration + validation
-    learnt = min(drawn - held_out, max(_FEWEST, total // 3), (total - held_out) // 2)
-    ends = (0, calibration, held_out, held_out + learnt)
+    learned = min(drawn - held_out, max(_MIN_ROWS, total // 3), (total - held_out) // 2)
+    ends = (0, calibration, held_out, held_out + learned)
     return slice(*ends[:2]), slice(*ends[1:3]), slice(*ends[2:])
 
 
@@ -189,7 +189,7 @@ def _shape(model: Model, data: TrainingRows, count: int, total: int) -> tuple[Pr
     rows = data
     if has_choice(model, program, data.target):
         rows = data.encoded_by_fold(data.split(FOLDS, FOLDS), data.seed)
-    program, target_map = alone(model, choose_shape(model, program, rows))
+    program, target_map = run_fit(model, choose_shape(model, program, rows))
     target = data.target if target_map is None else target_map.forward(data.target)
     clips = getattr(program.network, "clips_inputs", False)
     table = Table.from_arrays(data.X, target, robust=clips)

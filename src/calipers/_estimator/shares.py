@@ -48,7 +48,7 @@ class WorkerShares:
         return np.argsort(by_share)
 
     def sample(self, rows: int, seed: int) -> Sample:
-        """The same sample as that of ``RowBlocks``, drawn by the workers."""
+        """Return the sample that ``RowBlocks.sample`` would draw, drawn by the workers."""
         fraction = (_SPARE * rows + 1000) / max(1, self.starts[-1])
         limit = 2**64 - 1 if fraction >= 1 else int(fraction * 2**64)
         reader = self.rows.reader()
@@ -90,7 +90,7 @@ class WorkerShares:
 def _encoded(tools: tuple[Any, Any], block: Any, start: int, first: Any) -> Any:
     """Encoded rows of one partition and their summary; None if it has no rows."""
     reader, encode = tools
-    # To the end of the pass, where changed rows are detected.
+    # Consume the whole pass: changed rows are detected at its end.
     encoded = [encode(*rows) for rows in reader(block, start, first).numbered()]
     return encoded[0] if encoded else None
 

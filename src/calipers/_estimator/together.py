@@ -35,12 +35,12 @@ Steps = Generator[Training, Any, T]
 """A running fit and its result; it is sent None for a trial that fails."""
 
 
-def alone(model: Model, fit: Steps[T]) -> T:
+def run_fit(model: Model, fit: Steps[T]) -> T:
     """Run one fit."""
-    return together([model], [fit])[0]
+    return run_fits([model], [fit])[0]
 
 
-def together(models: Sequence[Model], fits: Sequence[Steps[T]]) -> list[T]:
+def run_fits(models: Sequence[Model], fits: Sequence[Steps[T]]) -> list[T]:
     """Run several fits in step; networks that share a program train in one bank.
 
     Trials go first, so that the final networks of all fits train at the same time.
@@ -87,7 +87,7 @@ def _trained(model: Model, training: Training, fits: int = 1) -> Bank | None:
 def _trained_jointly(model: Model, trainings: Sequence[Training], rows: int) -> list[Bank | None]:
     """Train the networks of several fits in one bank, and return those of each fit.
 
-    If a trial fails, it may be that of another fit, so each is trained by itself.
+    If a trial fails, it may be that of another fit, so each is trained separately.
     """
     joined = _joined(trainings, rows)
     bank = _trained(model, joined, len(trainings))

@@ -178,7 +178,7 @@ def make_table(
 
 
 def mark_outliers(model: Model, rows: TrainingRows) -> TrainingRows:
-    """Do as ``set_outliers_aside``, with a warning that lists the rows and a note in ``about_``."""
+    """Like ``set_outliers_aside``, but also warn and record the rows in ``about_``."""
     rows = set_outliers_aside(rows)
     outliers = rows.outliers
     if not outliers.size:

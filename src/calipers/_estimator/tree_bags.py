@@ -17,7 +17,7 @@ from calipers._estimator.training_rows import TrainingRows
 from calipers.crossfit import Fold
 from calipers.preprocessing import Bag, Forest, TreeRows, smallest_leaf, weights_of_kinds
 
-_PARTS, _MOST_PARTS = 5, 10  # usual and largest number of parts
+_PARTS, _MAX_PARTS = 5, 10  # usual and largest number of parts
 _TORN = 0.1  # fraction of rows that folds may separate from others that belong with them
 _KINDS = 7  # trees of all kinds for each tree of a forest
 FEW = 4000  # rows up to which trees cost little
@@ -43,8 +43,8 @@ class _Growing(NamedTuple):
         # A row that all bags have seen, of the only label, gets the mean of the targets.
         mean = np.array([[np.average(y[train], weights=weights)], [0.0], [0.0]])
         kinds = np.where(count > 0, np.nansum(predicted, axis=0) / np.maximum(count, 1), mean)
-        shares = weights_of_kinds(kinds[:, train], y[train], weights)
-        return shares @ kinds, shares
+        kind_weights = weights_of_kinds(kinds[:, train], y[train], weights)
+        return kind_weights @ kinds, kind_weights
 
 
 def predictions_by_fold(
@@ -87,8 +87,8 @@ def predictions_for_new_rows(
     if shared is None:
         parts = _random_parts(data.used, known.labels, (data.seed, len(data.folds)))
     else:
-        number = range(min(len(shared[0]), _MOST_PARTS))
-        parts = [np.concatenate(shared[0][i::_MOST_PARTS]) for i in number]
+        number = range(min(len(shared[0]), _MAX_PARTS))
+        parts = [np.concatenate(shared[0][i::_MAX_PARTS]) for i in number]
     growing = _Growing(known, _without(data.used, data.outliers), parts)
     count = -(-trees // (_KINDS * len(parts)))
     (bags,) = _grow(model, data, [growing], count, count)
@@ -111,8 +111,8 @@ def _parts_of_folds(
 ) -> tuple[list[IntArray], IntArray] | None:
     """Split the rows as folds do, with rows of a label together, if that is possible.
 
-    Also returns the rows of labels that folds tear apart. It is not possible if these are many, or
-    if there are few folds or they do not split all rows.
+    Also returns the rows of labels that folds separate. Returns None if these are many, or if there
+    are few folds or they do not split all rows.
     """
     if len(folds) < _PARTS:
         return None

@@ -51,6 +51,9 @@ _FEW_PER_SPLIT, _FEWEST_TREES = 40, 140  # if a split looks at more inputs, fewe
 # Trees are used if their squared error is at most ``WORSE`` times that of networks after a short
 # trial, and ``LONG_WORSE`` times after a fraction ``LONG`` of all epochs, which may teach more.
 WORSE, LONG, LONG_WORSE = 1.05, 0.3, 1.2
+# Where networks leave almost nothing unexplained, all rows, all epochs and each other teach them
+# much that one network has not learned in a trial.
+_EXACT, _EXACT_WORSE = 0.01, 0.8
 _LITTLE = 0.9  # trees that leave more of the variance unexplained are not worth their time
 _FEWEST, _MOST = 100, 50_000  # rows with which trees="auto" tries trees
 _MOST_NUMBERS = 10**7  # rows times inputs
@@ -125,7 +128,9 @@ def _try_trees(
 
 def _helpful(error: float, trial: Measures, worse: float) -> bool:
     """Whether trees with an unexplained fraction ``error`` help networks like those of a trial."""
-    return trial.unexplained > 0 and error <= min(worse * trial.unexplained, _LITTLE)
+    left = trial.unexplained
+    worse = _EXACT_WORSE if left < _EXACT else worse
+    return left > 0 and error <= min(worse * left, _LITTLE)
 
 
 def with_fitted_trees(model: Model, rows: TrainingRows, seen: str = "") -> TrainingRows:

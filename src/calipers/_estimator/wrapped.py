@@ -2,7 +2,7 @@
 
 A model around a regressor needs two things: predictions for new rows, from the regressor itself,
 and out-of-fold predictions for the training rows, from copies that are fitted on folds. The
-intervals are learnt from the errors of the latter.
+intervals are learned from the errors of the latter.
 """
 
 from collections.abc import Sequence

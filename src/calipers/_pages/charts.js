@@ -13,7 +13,7 @@ export function plain(value) {
   return value.toLocaleString("en", { maximumSignificantDigits: 6 }).replace("-", "−");
 }
 
-// A function that formats values with enough decimals to tell values of this range apart.
+// A function that formats values with enough decimals to distinguish values of this range.
 export function formatter(low, high) {
   const span = Math.abs(high - low) || Math.abs(high) || 1;
   const maximumFractionDigits = clamp(Math.ceil(-Math.log10(span / 500)), 0, 8);

@@ -22,9 +22,9 @@ _NETWORKS: dict[str, Any] = {kind.__name__: kind for kind in (DenseFactory, Arou
 _MEASURES = [name for name in HISTORY_TYPE.names or () if name != "epoch"]
 
 _DEEP = 16  # layers from which on the bound of the outputs is too loose to be useful
-_LARGEST_INPUT = 1e4  # standardised, assumed in that bound if a network does not clip its inputs
+_MAX_INPUT = 1e4  # standardised, assumed in that bound if a network does not clip its inputs
 _NARROWEST = 1e-6  # width of a segment of an input; those of a fit are much wider
-_LARGEST_OUTPUT = 1e37  # single precision ends at 3e38
+_MAX_OUTPUT = 1e37  # single precision ends at 3e38
 
 
 class MissingCodeError(ModelFileError):
@@ -136,7 +136,7 @@ def _check_outputs(
     if (components := document.get("components", 1)) > 1:  # locations are products of two outputs
         with np.errstate(over="ignore"):
             reach = (components + 1) * (reach + 1.0) ** 2
-    if not (reach <= _LARGEST_OUTPUT).all():
+    if not (reach <= _MAX_OUTPUT).all():
         refuse("the weights", "such that outputs stay finite", f"up to {reach.max():.3g}")
     with np.errstate(over="ignore"):
         scale = arrays["scaling.target_scale"] * arrays["units.target_scale"]
@@ -158,7 +158,7 @@ def _output_bound(network: Mapping[str, Any], weights: list[NDArray[Any]]) -> ND
     embedded = network.get("frequencies") is not None
     skip = leaves.pop() if embedded and network.get("skip") else 0.0
     if not embedded:
-        reach = np.full((networks, leaves[0].shape[1]), _LARGEST_INPUT)
+        reach = np.full((networks, leaves[0].shape[1]), _MAX_INPUT)
     else:
         clip = float(network.get("clip", 3.0))
         frequency, phase, amplitude = leaves[:3]
@@ -179,7 +179,7 @@ def _output_bound(network: Mapping[str, Any], weights: list[NDArray[Any]]) -> ND
     with np.errstate(over="ignore", invalid="ignore"):
         for weight, bias in zip(leaves[::2], leaves[1::2], strict=True):
             reach = np.einsum("ni,nij->nj", reach, weight) + bias
-        reach = reach + _LARGEST_INPUT * skip
+        reach = reach + _MAX_INPUT * skip
     return np.asarray(np.nan_to_num(reach.max(axis=1), nan=np.inf)) + 1.0
 
 
@@ -189,7 +189,7 @@ def program_to_dict(program: Program) -> dict[str, Any]:
     names = [name for name, loss in LOSSES.items() if loss is program.objective]
     document["objective"] = {"loss": names[0] if names else CUSTOM, "head": program.output.name}
     del document["head"], document["refuse_crossing"]  # the latter only matters to training
-    if program.components == 1:  # the format from before there could be several
+    if program.components == 1:  # as in versions that knew only one
         del document["components"]
     return document
 

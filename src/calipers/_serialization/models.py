@@ -18,7 +18,7 @@ from calipers._serialization.model_schema import ABOUT, COLUMN, CUSTOM
 from calipers._serialization.parameters import parameters_from_dict, parameters_to_dict, validated
 from calipers._text import plain
 from calipers.ensemble import Ensemble
-from calipers.preprocessing import MOST_TREES, Column, Forest, check_column
+from calipers.preprocessing import MAX_TREES, Column, Forest, check_column
 from calipers.storage import ModelFileError
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ def model_from_dict(
     known = {*ensembles.ensemble_to_dict(ensemble)[1], *_of_trees(reader), "out_of_time"}
     if extra := sorted(set(arrays) - known):
         raise schema.SchemaError(
-            f"the weights hold the array {extra[0]!r}, which is no part of a model"
+            f"the weights hold the array {extra[0]!r}, which does not belong to a model"
         )
     model.ensemble_, model.reader_, model.target_ = ensemble, reader, target
     model.about_ = document["inputs"]["about"]
@@ -152,7 +152,7 @@ _INPUTS = schema.record(
         "target": schema.anything,
         "about": ABOUT,
     },
-    {"regressor": schema.text, "trees": schema.whole(1, MOST_TREES)},
+    {"regressor": schema.text, "trees": schema.whole(1, MAX_TREES)},
 )
 
 

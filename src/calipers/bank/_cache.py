@@ -36,9 +36,9 @@ from calipers._process import processor
 
 logger = logging.getLogger(__name__)
 
-_LARGEST_CACHE = 512 * 2**20  # bytes on disk; the least recently used programs are removed
+_MAX_CACHE = 512 * 2**20  # bytes on disk; the least recently used programs are removed
 _SUFFIX = ".program"
-_MOST_IN_MEMORY = 64  # programs; each takes dozens of the 65,530 memory maps that Linux allows
+_MAX_IN_MEMORY = 64  # programs; each takes dozens of the 65,530 memory maps that Linux allows
 _COMPILER_OPTIONS: dict[str, dict[str, bool | int]] = {
     # One thread per program is enough: chunks of a bank run in parallel.
     "cpu": {"xla_cpu_multi_thread_eigen": False},
@@ -77,7 +77,7 @@ def compiled(
 ) -> Callable[..., Any]:
     """Return ``function`` compiled for arguments of these shapes, from the cache if possible.
 
-    The same method of equal objects, if they can be hashed, is one program. The results may reuse
+    Methods of equal, hashable objects share a program. The results may reuse
     the memory of the arguments numbered in ``donate``. ``results`` is a tree with the structure of
     what the function returns and anything for leaves: with it, a method of an object that has a
     ``description`` is not traced if its program is on disk.
@@ -89,7 +89,7 @@ def compiled(
     with _lock:
         slot = _compiled.setdefault(key, _Slot())
         _compiled.move_to_end(key)
-        if len(_compiled) > _MOST_IN_MEMORY:
+        if len(_compiled) > _MAX_IN_MEMORY:
             _compiled.popitem(last=False)
     with slot.lock:  # a lock per program: others compile and run meanwhile
         if slot.program is None:
@@ -294,7 +294,7 @@ def _check_owner(path: Path, status: os.stat_result) -> None:
 
 
 def _evict(folder: Path) -> None:
-    """Remove the least recently used files until the others are within ``_LARGEST_CACHE``."""
+    """Remove the least recently used files until the others are within ``_MAX_CACHE``."""
     files = []
     for path in folder.iterdir():
         with suppress(FileNotFoundError):  # another process may remove files too
@@ -303,7 +303,7 @@ def _evict(folder: Path) -> None:
     total = 0
     for _, size, path in sorted(files, reverse=True):
         total += size
-        if total > _LARGEST_CACHE:
+        if total > _MAX_CACHE:
             path.unlink(missing_ok=True)
 
 

@@ -38,7 +38,7 @@ from calipers.objectives import Objective
 SEGMENT = 128  # most epochs that one call of ``advance`` trains and records
 TILE = 256  # rows evaluated at a time: a fixed number, so that a row's bits depend on no other row
 SMALL_TILE = 8  # the same for predictions on a CPU, where a single row then costs 8 rows, not 256
-EARLY = 10  # the first ``EARLY * check_every`` epochs are all validated: some data is learnt fast
+EARLY = 10  # the first ``EARLY * check_every`` epochs are all validated: some tables train quickly
 FEW_STEPS, MANY_STEPS = 8, 16  # steps of an accelerator between two checks by the host
 
 Fields = tuple[jax.Array, ...]  # what the head makes of the networks' outputs, one array per field
@@ -98,8 +98,8 @@ class Program:
         """Weights as a tree, from the flat list in which they leave the program."""
         return jax.tree.unflatten(jax.tree.structure(self.weights), leaves)
 
-    def product(self, state: State) -> PyTree:
-        """The weights that are validated and kept: the average, where one is kept."""
+    def evaluated_weights(self, state: State) -> PyTree:
+        """The weights to validate and return: their running average, if ``averaging``."""
         return state.average if self.averaging else state.network
 
     def blank(self, lanes: Lanes) -> State:
@@ -232,13 +232,13 @@ class Program:
         due = running & (last | early | (state.epoch % spacing == 0))
         validated = jax.lax.cond(
             jnp.any(due),
-            lambda: self._evaluate(self.product(state), lanes, table),
+            lambda: self._evaluate(self.evaluated_weights(state), lanes, table),
             lambda: jnp.full((running.size, len(MEASURES)), jnp.nan),
         )
         validated = jnp.where(due[:, None], validated, jnp.nan)
         better = validated[:, 0] < state.best_loss  # False for NaN
         return state._replace(
-            best=jax.vmap(_select)(better, self.product(state), state.best),
+            best=jax.vmap(_select)(better, self.evaluated_weights(state), state.best),
             best_loss=jnp.where(better, validated[:, 0], state.best_loss),
             best_epoch=jnp.where(better, state.epoch, state.best_epoch),
         ), validated

@@ -25,8 +25,8 @@ from calipers.bank._program import SEGMENT, Program
 from calipers.bank._shared_rows import Plan, Table
 from calipers.networks import ROWS_FOR_KNOTS
 
-_SEGMENT_SECONDS = 0.5  # aimed at
-_LONGEST_WAIT = 30.0  # seconds to wait for work that cannot be interrupted, such as compiling
+_SEGMENT_SECONDS = 0.5  # target duration of a segment
+_MAX_WAIT = 30.0  # seconds to wait for work that cannot be interrupted, such as compiling
 _MANY_LANES = 128  # from here on, idle lanes slow an accelerator down as much as busy ones
 
 History = NDArray[np.void]
@@ -114,7 +114,7 @@ class Observer:
         """Stop all runs and wait for them: a thread cut off inside XLA aborts the process."""
         self.stop.set()
         with self._change:
-            self._change.wait_for(lambda: not self._running, timeout=_LONGEST_WAIT)
+            self._change.wait_for(lambda: not self._running, timeout=_MAX_WAIT)
 
 
 def run(
@@ -323,7 +323,7 @@ class _OccupiedLanes:
         )
         allowed = int(self.lanes.settings.epochs[lane])
         cut_short = allowed < plan.settings.epochs and int(epoch) >= allowed
-        weights = self.program.product(self.state)
+        weights = self.program.evaluated_weights(self.state)
         if plan.settings.patience and np.isfinite(best_loss):
             weights = self.state.best
         records = np.concatenate(self.records[number])

@@ -40,7 +40,7 @@ class Points(Protocol):
         """The arrays to store."""
 
     def with_arrays(self, arrays: dict[str, NDArray[Any]]) -> "Points":
-        """The same point model with stored arrays."""
+        """The point model with stored arrays."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,7 +67,7 @@ class ColumnPoints:
         return np.asarray(inputs[:, -1], dtype=np.float64), inputs
 
     def __getitem__(self, chosen: slice | ArrayLike) -> "ColumnPoints":
-        """The same point model, which does not depend on networks."""
+        """The point model itself, which does not depend on networks."""
         return self
 
 

@@ -38,7 +38,7 @@ _KEEP = np.tile(2.0 ** (-1.0 / np.array(MEMORIES)), 2)
 _REGRESSIONS = len(_KEEP)
 _RELATIVE = np.arange(_REGRESSIONS) < len(MEMORIES)
 _RESTARTED = [len(MEMORIES) - 1, _REGRESSIONS - 1]
-_CANDIDATES = _REGRESSIONS + 1  # the first is no correction
+_CANDIDATES = _REGRESSIONS + 1  # the first makes no correction
 _RIDGE, _RIDGE_OF_LEVEL = 5.0, 0.1  # penalty, in rows, of slopes and of the intercept
 # Cumulative sum: largest step of a row, slack subtracted from each step, and restart threshold.
 _MAX_STEP, _SLACK, _THRESHOLD = 1.5, 0.6, 8.0

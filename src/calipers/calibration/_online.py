@@ -23,13 +23,13 @@ from calipers.calibration._tracking import NORMAL, LevelTracker
 
 _PARTS = ("levels", "shift", "alarm")  # the mutable fields of a state
 # Limits of stored arrays, beyond which no stream leads.
-_LARGEST = 1e100
+_MAX_STATE = 1e100
 _FRACTIONS = ("levels.weights", "shift.weights", "alarm.shares")
 _COUNTS = ("levels.rows", "shift.rows", "alarm.rows", "levels.spread", "shift.spread", "shift.run")
 _LIMITS = {
-    **dict.fromkeys(("levels.scale", "shift.scale", "alarm.counts"), (1e-12, _LARGEST)),
+    **dict.fromkeys(("levels.scale", "shift.scale", "alarm.counts"), (1e-12, _MAX_STATE)),
     **dict.fromkeys(_FRACTIONS, (0.0, 1.0 + 1e-9)),
-    **dict.fromkeys(_COUNTS, (0.0, _LARGEST)),
+    **dict.fromkeys(_COUNTS, (0.0, _MAX_STATE)),
     "shift.typical": (0.0, 1e150),
 }
 _MAX_SCORE = 1e30  # scores are clipped to this
@@ -207,7 +207,7 @@ class AdaptiveCoverage(Calibrator):
         if state.shift.center.shape != inputs:
             refuse("array 'shift.center'", "of fewer inputs", inputs)
         for key, part, field in _arrays(state):
-            limits = _LIMITS.get(key, (-_LARGEST, _LARGEST))
+            limits = _LIMITS.get(key, (-_MAX_STATE, _MAX_STATE))
             array = array_of(arrays, key, "f", np.shape(getattr(part, field)), *limits)
             if key in _FRACTIONS and not np.allclose(array.sum(axis=0), 1.0, atol=1e-6):
                 refuse(f"array {key!r}", "fractions that add up to 1", array.sum(axis=0))

@@ -56,7 +56,7 @@ class Calibrator(Protocol):
     #: Function that returns the weights of new rows. It is not stored; ``load`` takes it again.
     row_weight: Callable[[FloatArray], FloatArray] | None = None
 
-    if TYPE_CHECKING:  # at run time they would be taken for the defaults of a dataclass's fields
+    if TYPE_CHECKING:  # at run time they would be mistaken for the defaults of a dataclass's fields
 
         @property
         def n_rows(self) -> int:

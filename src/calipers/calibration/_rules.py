@@ -35,7 +35,7 @@ FINE_FRACTIONS = 0.5 * (1.0 + FINE_NODES)
 
 
 class Chain(tuple[LevelMap, ...]):
-    """Maps, told apart by identity: those that have arrays for fields may have no hash."""
+    """Maps, compared by identity: those that have arrays for fields may have no hash."""
 
     __slots__ = ()
 

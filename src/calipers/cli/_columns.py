@@ -1,4 +1,4 @@
-"""What commands say about the columns of a table: their kinds, leaks, outliers and groups."""
+"""What commands print about the columns of a table: kinds, leaks, outliers and groups."""
 
 import shlex
 import warnings
@@ -13,7 +13,7 @@ import typer
 
 from calipers._outliers import FAR_TARGETS
 from calipers._text import column_values
-from calipers.cli._options import say_left_out
+from calipers.cli._options import print_left_out
 from calipers.cli._printing import note, print_rows
 from calipers.preprocessing import DataError
 
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
     from calipers._checks import IntArray
     from calipers.tables import RowSource
 
-_MOST_SHOWN = 60  # columns, one line each
-_CATEGORIES = 4  # named
+_MAX_SHOWN = 60  # columns, one line each
+_CATEGORIES = 4  # listed by name
 _LEAK_ROWS = 5_000  # rows on which leaks are looked for
-_FEWEST_RANKS = 20  # with fewer rows, an input may rank like the target by chance
+_MIN_RANKS = 20  # with fewer rows, an input may rank like the target by chance
 _LEAK_CORRELATION = 0.9999  # rank correlation above which an input may be the target
 
 
@@ -32,7 +32,7 @@ def print_table(result: dict[str, Any]) -> None:
     """Print the files, the number of rows and the columns of a table."""
     files = result["files"]
     typer.echo(f"{files[0] if len(files) == 1 else f'{len(files)} files'}: {result['rows']:,} rows")
-    say_left_out(result["rows_without_target"])
+    print_left_out(result["rows_without_target"])
     print_columns(result.get("targets") or [result["target"]], result["columns"])
     typer.echo("")
 
@@ -40,8 +40,8 @@ def print_table(result: dict[str, Any]) -> None:
 def print_columns(targets: Sequence[dict[str, Any]], columns: Sequence[dict[str, Any]]) -> None:
     """Print one line per column; if there are very many, unused and noteworthy ones come first."""
     shown = columns
-    if len(columns) > _MOST_SHOWN:
-        shown = sorted(columns, key=lambda c: (c["used"], not c["note"]))[:_MOST_SHOWN]
+    if len(columns) > _MAX_SHOWN:
+        shown = sorted(columns, key=lambda c: (c["used"], not c["note"]))[:_MAX_SHOWN]
     rows = [(c["name"], "target", column_values(c, _CATEGORIES), c["note"]) for c in targets]
     rows += [(c["name"], c["kind"], column_values(c, _CATEGORIES), _remark(c)) for c in shown]
     print_rows(("column", "kind", "values", "note"), rows)
@@ -59,7 +59,7 @@ def _remark(column: dict[str, Any]) -> str:
 
 @contextmanager
 def without_repeats(*, evaluated: bool) -> Iterator[None]:
-    """Ignore warnings about settings, outlying targets and too few rows, which are said already."""
+    """Ignore warnings about what the command reports itself."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "aggregation=.* has no effect", UserWarning)
         warnings.filterwarnings("ignore", "y is far from all other targets", UserWarning)
@@ -79,7 +79,7 @@ def note_leaks(
             continue
         ranks = inputs[column["name"]].iloc[rows].set_axis(rows, axis=0).rank()
         present = ranks.notna()
-        if present.sum() < _FEWEST_RANKS or ranks.nunique() < 0.5 * present.sum():
+        if present.sum() < _MIN_RANKS or ranks.nunique() < 0.5 * present.sum():
             continue
         for name in targets:
             correlation = np.corrcoef(ranks[present], targets[name][present])[0, 1]
@@ -107,7 +107,7 @@ def note_outliers(
         note(str(table.placed(DataError(problem, column=str(name), row=row))))
 
 
-def say_groups(model: Any) -> str:
+def describe_groups(model: Any) -> str:
     """Return a warning about numeric codes of rows that may belong together, or ``""``."""
     names: list[str] = []
     for single in getattr(model, "models_", [model]):

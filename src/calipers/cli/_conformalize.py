@@ -80,13 +80,13 @@ def conformalize_command(
         print_json(result)
     else:
         _show(result, by, groups)
-        if why := measures.say_unbounded(unbounded):
+        if why := measures.describe_unbounded(unbounded):
             typer.echo(f"  {why}")
 
 
 def _show(result: dict[str, Any], by: str | None, groups: str | None) -> None:
     typer.echo(f"{result['model']}: conformalized on {counted(result['rows'], 'row')}")
-    common.say_left_out(result["rows_without_target"])
+    common.print_left_out(result["rows_without_target"])
     if groups is not None:
         typer.echo(f"  in {result['groups']:,} groups, each of which counts as one row")
     elif result["effective_rows"] < result["rows"] - 0.5:

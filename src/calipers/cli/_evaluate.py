@@ -7,7 +7,7 @@ import typer
 from calipers._text import counted
 from calipers.cli import _options as common
 from calipers.cli._help import with_options
-from calipers.cli._printing import for_terminal, print_json, print_rows, say_outside
+from calipers.cli._printing import describe_outside, for_terminal, print_json, print_rows
 
 
 @with_options
@@ -58,7 +58,7 @@ def evaluate_command(
         print_json({"model": model, "files": files} | measures)
         return
     typer.echo(f"On {counted(measures['rows'], 'row')}:")
-    common.say_left_out(left_out)
+    common.print_left_out(left_out)
     if several:
         measuring.print_targets(measures)
     else:
@@ -69,7 +69,7 @@ def evaluate_command(
 def _show_rest(measures: dict[str, Any]) -> None:
     """Print what only an evaluation measures: rows outside the training range, and groups."""
     if measures["rows_outside"]:
-        typer.echo(f"\n  {say_outside(measures['rows_outside'])}")
+        typer.echo(f"\n  {describe_outside(measures['rows_outside'])}")
     if "by" in measures:
         typer.echo("")
         rows = [

@@ -10,11 +10,11 @@ import typer
 from calipers._text import counted
 from calipers.cli import _options as common
 from calipers.cli._help import with_options
-from calipers.cli._printing import finite, for_terminal, print_json, say_support
+from calipers.cli._printing import describe_support, finite, for_terminal, print_json
 from calipers.cli._settings_file import BoundsOption, make_model
 from calipers.tables import RowSource, TextFormat, find_files
 
-LARGE = 2**29  # bytes of all files from which they are read in blocks by default
+LARGE = 2**29  # total bytes from which files are read in blocks by default
 REFIT_ROWS = 20_000  # up to which a second fit, on all rows, is worth its time by default
 
 
@@ -116,11 +116,11 @@ class FitOptions(NamedTuple):
         """Refuse too few rows for an evaluation, and targets whose two ends are the same."""
         from calipers.preprocessing import DataError
 
-        if self.test_fraction and rows < common.FEWEST_ROWS:
+        if self.test_fraction and rows < common.MIN_ROWS:
             shown = "1 row is" if rows == 1 else f"{rows} rows are"
             problem = (
                 f"{shown} too few to fit a model and evaluate it on some of them: at least "
-                f"{common.FEWEST_ROWS} are needed, or --test-fraction 0 for no evaluation"
+                f"{common.MIN_ROWS} are needed, or --test-fraction 0 for no evaluation"
             )
             raise table.placed(DataError(problem))
         for name, (low, high) in ends.items():
@@ -176,7 +176,7 @@ def fit_command(options: FitOptions) -> None:
 
 def _print_end(result: dict[str, Any], target: str) -> None:
     """Print the evaluation of the model, and where it was saved."""
-    from calipers.cli._holdout import say_copies
+    from calipers.cli._holdout import describe_copies
     from calipers.cli._measures import print_measures, print_targets
 
     result, target = for_terminal(result), for_terminal(target)
@@ -187,7 +187,7 @@ def _print_end(result: dict[str, Any], target: str) -> None:
         last = "" if measures["last_by"] is None else f"the last by {measures['last_by']}, "
         held_out = counted(measures["rows"], "row").replace(" ", " held-out ")
         typer.echo(f"On {held_out}, {last}which the model has not seen:")
-        typer.echo(say_copies(measures), nl=False)
+        typer.echo(describe_copies(measures), nl=False)
         if "targets" in measures:
             print_targets(measures)
         else:
@@ -201,5 +201,5 @@ def _print_end(result: dict[str, Any], target: str) -> None:
     if "more_rows" in result:
         typer.echo(result["more_rows"])
     for name, support in result["support"].items():
-        typer.echo(f"{say_support(name, support)} (change with --bounds).")
+        typer.echo(f"{describe_support(name, support)} (change with --bounds).")
     typer.echo(f"saved in {result['model']} after {result['seconds']:.0f} s")

@@ -51,12 +51,12 @@ def fit_in_memory(
     models = dict(zip(targets, getattr(model, "models_", [model]), strict=True))
     for name, single in models.items():
         own = evaluation["targets"][name] if several and evaluation else evaluation
-        single.set_params(time_budget=budget)  # as given, although each fit had its share of it
+        single.set_params(time_budget=budget)  # the given one, of which each fit had a part
         single.about_ |= options.about(files, len(values), name, formats[name], own)
         single.target_ = replace(single.target_, note=how_written(formats[name]))
     model.save(options.out)
     columns.note_outliers(model, table, values, rows)
-    note(columns.say_groups(model))
+    note(columns.describe_groups(model))
     return result | {"support": {name: str(single.support_) for name, single in models.items()}}
 
 
@@ -66,7 +66,7 @@ def _inputs_and_holdout(
     kinds: dict[str, str],
     options: FitOptions,
 ) -> tuple[Any, HoldOut]:
-    """Return the inputs of a table, and how to hold rows out; refuse what cannot be learnt."""
+    """Return the inputs of a table, and how to hold rows out; refuse what cannot be learned."""
     inputs, labels = reading.inputs_and_groups(
         table, options.target, options.groups, options.ignore
     )

@@ -75,7 +75,7 @@ def copies(X: pd.DataFrame, y: "pd.Series[Any]", train: IntArray, test: IntArray
     return int(np.isin(hashes[test], hashes[train]).sum())
 
 
-def say_copies(measures: dict[str, Any]) -> str:
+def describe_copies(measures: dict[str, Any]) -> str:
     """Return a warning about copies of training rows among the held-out rows, or ``""``."""
     count, rows = measures.get("copies") or 0, measures["rows"]
     if count <= max(_CHANCE_COPIES, _FEW_COPIES * rows):
@@ -93,7 +93,7 @@ def cautions(about: dict[str, Any], files: list[str]) -> list[str]:
     train_files = source.get("files", []) if isinstance(source, dict) else []
     texts = []
     evaluation = about.get("evaluation")
-    if is_measured(evaluation) and say_copies(evaluation):
+    if is_measured(evaluation) and describe_copies(evaluation):
         texts.append(
             f"Of the {evaluation['rows']:,} rows that were held out when the model was fitted, "
             f"{evaluation['copies']:,} had the inputs and the target of a training row. If these "

@@ -7,7 +7,7 @@ import typer
 
 from calipers._text import counted
 from calipers.cli._options import AsJSON, ModelFolder
-from calipers.cli._printing import for_terminal, print_json, say_support
+from calipers.cli._printing import describe_support, for_terminal, print_json
 
 
 def inspect_command(model: ModelFolder, as_json: AsJSON = False) -> None:
@@ -98,7 +98,7 @@ def _show(facts: dict[str, Any]) -> None:
     print_columns([target], inputs)
     typer.echo(f"\n{_networks(facts)}")
     typer.echo(_calibration(facts["calibrations"]))
-    typer.echo(say_support(target["name"], facts["support"]))
+    typer.echo(describe_support(target["name"], facts["support"]))
     if facts["components"] > 1 or facts["scale"] != "identity":
         typer.echo(f"Components of each network: {facts['components']}; scale: {facts['scale']}")
     if facts["trees"]:

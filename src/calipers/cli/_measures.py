@@ -19,7 +19,7 @@ from calipers.multitarget import MultiTargetRegressor
 from calipers.regressor import IntervalRegressor
 
 LEVELS = (0.5, 0.8, 0.9, 0.95, 0.99)  # coverages of the calibration table
-_MOST_GROUPS = 20
+_MAX_GROUPS = 20
 
 
 def measure(
@@ -127,16 +127,17 @@ def unbounded(
     return None
 
 
-def say_unbounded(unbounded: dict[str, Any] | None) -> str:
+def describe_unbounded(unbounded: dict[str, Any] | None) -> str:
     """Return a sentence on why intervals are infinite, or ``""`` if none is.
 
-    >>> say_unbounded({"coverages": [0.95, 0.99], "rows": 9, "effective_rows": 7})[:74]
+    >>> describe_unbounded({"coverages": [0.95, 0.99], "rows": 9, "effective_rows": 7})[:74]
     'intervals of 95% and 99% are infinite: it takes 39 and 199 rows to calibra'
     """
     if not unbounded:
         return ""
     rows = unbounded["rows"]
-    effective = unbounded.get("effective_rows", unbounded.get("worth", rows))  # in models of before
+    # "worth" is the name in models saved by earlier versions.
+    effective = unbounded.get("effective_rows", unbounded.get("worth", rows))
     found = SimpleNamespace(n_rows=rows, n_effective=effective)
     return infinite_reason(unbounded["coverages"], found)
 
@@ -158,7 +159,7 @@ def measure_groups(
     """Return coverage and width for each value of a column, or for bins of a numeric one."""
     lower, upper = bounds
     y = np.asarray(y, dtype=np.float64)
-    if pd.api.types.is_numeric_dtype(column.dtype) and column.nunique() > _MOST_GROUPS:
+    if pd.api.types.is_numeric_dtype(column.dtype) and column.nunique() > _MAX_GROUPS:
         present = column.notna().to_numpy()
         values = column[present].to_numpy(np.float64)
         grouped = metrics.coverage_by_value(y[present], lower[present], upper[present], values)
@@ -166,7 +167,7 @@ def measure_groups(
     else:
         texts = column.astype(object).where(column.notna(), "(missing)")
         texts = texts.map(lambda v: str(int(v) if isinstance(v, float) and v.is_integer() else v))
-        common = texts.value_counts().index[:_MOST_GROUPS]
+        common = texts.value_counts().index[:_MAX_GROUPS]
         texts = texts.where(texts.isin(common), "(others)")
         grouped = metrics.coverage_by_group(y, lower, upper, texts.to_numpy(dtype=str))
         labels = [str(group) for group in grouped.group]
@@ -246,5 +247,5 @@ def print_measures(measures: dict[str, Any], target: str) -> None:
             f"  {shown} intervals rest on one calibration row at each end: a single outlier makes "
             "all of them wide"
         )
-    if why := say_unbounded(measures.get("unbounded")):
+    if why := describe_unbounded(measures.get("unbounded")):
         typer.echo(f"  {why}")

@@ -1,6 +1,6 @@
 """Options that commands share, and how their values are parsed.
 
-Tables are read by ``_labelled``, which this module does not import: help should come at once.
+Tables are read by ``_labelled``, which this module does not import, so that help appears at once.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -62,7 +62,7 @@ OnCluster = Annotated[
         help="Run the work on the cluster of this Dask scheduler, such as tcp://10.0.0.1:8786.",
     ),
 ]
-FEWEST_ROWS = 20  # from which a part of them says anything about a model; fits take fewer
+MIN_ROWS = 20  # fewest rows for a meaningful evaluation of a part of them; fits take fewer
 
 
 class OnMissing(StrEnum):
@@ -151,7 +151,7 @@ def check_coverage(coverage: float | None) -> None:
         )
 
 
-def say_left_out(count: int) -> None:
+def print_left_out(count: int) -> None:
     """Print how many rows were dropped for lack of a target."""
     if count:
         rows = "row without a target was" if count == 1 else "rows without a target were"

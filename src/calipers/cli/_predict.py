@@ -7,7 +7,7 @@ import typer
 
 from calipers._text import counted
 from calipers.cli import _options as common
-from calipers.cli._printing import print_json, say_outside
+from calipers.cli._printing import describe_outside, print_json
 from calipers.tables import find_files, format_of, known_endings, read_blocks, write_blocks
 
 _STANDARD = "-"
@@ -50,8 +50,8 @@ def predict_command(
 ) -> None:
     """Predict every row of a table, however large.
 
-    The table is read and predicted in blocks. Numbers in text files have seven significant digits,
-    those in other formats all. The output file appears under its name when it is
+    The table is read and predicted in blocks. Numbers have seven significant digits in text
+    files, and all digits in other formats. The output file appears under its name when it is
     complete: an interrupted run leaves no partial file; run the same command again. With --cluster,
     tables are Parquet files or folders of them, and the same command continues with the missing
     parts.
@@ -100,15 +100,15 @@ def _report_json(result: dict[str, Any], out: str) -> None:
 
 def _report(result: dict[str, Any], out: str) -> None:
     """Print a summary on standard error, which keeps it out of pipes."""
-    from calipers.cli._measures import say_unbounded
+    from calipers.cli._measures import describe_unbounded
 
     where = "" if out == _STANDARD else f", written to {out}"
     typer.echo(f"{counted(result['rows'], 'row')} predicted{where}", err=True)
-    if why := say_unbounded(result.get("unbounded")):
+    if why := describe_unbounded(result.get("unbounded")):
         typer.echo(why, err=True)
     outside = result["outside"]
     if outside["rows"]:
         columns = list(outside["columns"].items())
         shown = ", ".join(f"{name} ({count:,})" for name, count in columns[:8])
         more = f" and {len(columns) - 8} more" if len(columns) > 8 else ""
-        typer.echo(f"{say_outside(outside['rows'], trust=True)}: {shown}{more}", err=True)
+        typer.echo(f"{describe_outside(outside['rows'], trust=True)}: {shown}{more}", err=True)

@@ -1,8 +1,8 @@
 """``calipers predict --cluster``: workers score Parquet files into a folder of parts.
 
-The parts are planned before anything is scored. Every part is one file, whose name follows from the
-plan, which appears complete or not at all, and whose task does nothing if the file exists. So
-whatever is killed, the same command continues with the missing parts, and no row is lost or
+The parts are planned before anything is scored. Every part is one file. Its name follows from the
+plan, it appears complete or not at all, and its task does nothing if it exists. So whichever
+process is killed, the same command continues with the missing parts, and no row is lost or
 duplicated.
 """
 
@@ -104,7 +104,7 @@ def _score(part: Part, *, model: Any, folder: str, query: dict[str, Any]) -> dic
 
     first = next(tables, None)
     if first is not None:  # a file without rows has no part
-        # A worker given up for lost may still write the same part: each writes its own file.
+        # A worker presumed lost may still write the same part: each writes its own file.
         temporary = path.with_name(f".{part.name}.{secrets.token_hex(8)}")
         with replacing(temporary) as file, pq.ParquetWriter(file, first.schema) as writer:
             for table in chain([first], tables):

@@ -80,12 +80,12 @@ def print_rows(header: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
         typer.echo("  " + "  ".join(parts).rstrip())
 
 
-def say_outside(count: int, *, trust: bool = False) -> str:
+def describe_outside(count: int, *, trust: bool = False) -> str:
     """Return how many rows have values outside the training range; with ``trust``, also advice.
 
-    >>> say_outside(1, trust=True)
+    >>> describe_outside(1, trust=True)
     '1 row has values outside the training range; trust its prediction less'
-    >>> say_outside(1200)
+    >>> describe_outside(1200)
     '1,200 rows have values outside the training range'
     """
     verb, theirs = ("has", "its prediction") if count == 1 else ("have", "their predictions")
@@ -93,14 +93,14 @@ def say_outside(count: int, *, trust: bool = False) -> str:
     return f"{text}; trust {theirs} less" if trust else text
 
 
-def say_support(target: str, support: str) -> str:
+def describe_support(target: str, support: str) -> str:
     """Return a sentence on the values that a target can take, ``str`` of a ``Support``.
 
-    >>> say_support("price", "non-negative numbers")
+    >>> describe_support("price", "non-negative numbers")
     'price is assumed to be non-negative'
-    >>> say_support("grade", "integers from 1 to 5")
+    >>> describe_support("grade", "integers from 1 to 5")
     'Values of grade are assumed to be integers from 1 to 5'
-    >>> say_support("profit", "any number")
+    >>> describe_support("profit", "any number")
     'profit can be any number'
     """
     if support == "any number":
@@ -118,7 +118,7 @@ def meaningful(values: "FloatArray", spread: float) -> "FloatArray":
     """Return predictions with seven significant digits, since networks compute in single precision.
 
     Digits are counted from the first of the value, or of the ``spread`` of the targets if that is
-    smaller. Those before the decimal point all stay, so that counts are exact.
+    smaller. All digits before the decimal point are kept, so that counts are exact.
 
     >>> import numpy as np
     >>> meaningful(np.array([209.49589563046715, 0.0, 1234567890.4, np.inf]), 300.0).tolist()

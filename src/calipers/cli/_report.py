@@ -36,7 +36,7 @@ def report_command(
     data = [*(data or []), *(named or [])]
     if not data:
         raise typer.BadParameter("name a table, as in: calipers report model new.csv")
-    from calipers.cli._columns import say_groups
+    from calipers.cli._columns import describe_groups
     from calipers.cli._holdout import cautions
     from calipers.report import write
 
@@ -48,14 +48,14 @@ def report_command(
         inputs = fitted.pick(table.frame)
         if hasattr(inputs, "index"):
             inputs = inputs.set_axis(table.row_numbers)
-        warnings = [*cautions(fitted.about_, files), *filter(None, [say_groups(fitted)])]
+        warnings = [*cautions(fitted.about_, files), *filter(None, [describe_groups(fitted)])]
         write(fitted, inputs, values, out, title=title, source=source, cautions=warnings)
     if options.as_json:
         result = {"model": model, "files": files, "rows": len(values)}
         print_json(result | {"rows_without_target": left_out, "out": str(out)})
     else:
         typer.echo(f"{counted(len(values), 'row')} evaluated, written to {out}")
-        common.say_left_out(left_out)
+        common.print_left_out(left_out)
 
 
 def check_place(out: Path, such_as: str = "report.html") -> None:

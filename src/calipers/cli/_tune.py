@@ -101,7 +101,7 @@ def tune_command(options: TuneOptions) -> None:
         summary = {"settings": settings, "gain": gain, "rows_without_target": left_out}
         print_json(summary | {"out": str(out), "store": str(store)})
         return
-    common.say_left_out(left_out)
+    common.print_left_out(left_out)
     _show(result, default, gain)
     typer.echo(f"\nwritten to {out}; fit with it:")
     typer.echo(f"  calipers fit {' '.join(data)} --target {target} --config {out} --out model")

@@ -77,7 +77,7 @@ def watch_command(
     if options.as_json:
         print_json({"model": model, "files": files} | log.summary())
     elif not log.added:
-        typer.echo(f"no new rows: the model has learnt from all {log.state['rows']:,}")
+        typer.echo(f"no new rows: the model has learned from all {log.state['rows']:,}")
 
 
 def _read(data: list[str], form: "TextFormat") -> "tuple[list[str], RowSource]":
@@ -96,7 +96,7 @@ def _read(data: list[str], form: "TextFormat") -> "tuple[list[str], RowSource]":
 
 
 class _RowDigests:
-    """Digests of rows, to check that a file still has the rows that the model learnt from."""
+    """Digests of rows, to check that a file still has the rows that the model learned from."""
 
     def __init__(self, frame: "pd.DataFrame", values: "FloatArray", names: list[str]) -> None:
         self.columns = [frame[name] for name in sorted(names) if name in frame]
@@ -124,7 +124,7 @@ class _Log:
     ) -> None:
         self.model, self.folder, self.out, self.added = model, folder, out, 0
         state = _state_of(model.about_.get("watched"), files)
-        if state.get("coverage") != coverage:  # counts start again, what was learnt stays
+        if state.get("coverage") != coverage:  # counts start again, what was learned stays
             if out is not None and state.get("out") == out and state.get("bytes"):
                 raise typer.BadParameter(
                     f"--out {out} has the columns of --coverage {state['coverage']:g}, not of "
@@ -159,9 +159,9 @@ class _Log:
         present = start > 0 and numbers[start - 1] == last
         if digest is not None and not (present and digests[start - 1] == digest):
             raise typer.BadParameter(
-                f"{', '.join(self.state['files'])}: row {last:,}, the last one learnt, has changed "
-                "or is missing: was the file truncated or replaced? Restore it, or give the rows "
-                "that follow in a file of another name"
+                f"{', '.join(self.state['files'])}: row {last:,}, the last one learned, has "
+                "changed or is missing: was the file truncated or replaced? Restore it, or give "
+                "the rows that follow in a file of another name"
             )
         return start
 
@@ -232,13 +232,13 @@ class _Log:
 def _state_of(before: Any, files: list[str]) -> dict[str, Any]:
     """Return the state of a stream, which continues if all its files come first, in their order."""
     paths = [_path(file) for file in files]
-    learnt = [_path(file) for file in before["files"]] if isinstance(before, dict) else []
-    if learnt and paths[: len(learnt)] == learnt:
+    learned = [_path(file) for file in before["files"]] if isinstance(before, dict) else []
+    if learned and paths[: len(learned)] == learned:
         return before | {"files": paths}
-    again = next((file for file, path in zip(files, paths, strict=True) if path in learnt), None)
+    again = next((file for file, path in zip(files, paths, strict=True) if path in learned), None)
     if again is not None:
         raise typer.BadParameter(
-            f"rows of {again} have been learnt, as part of {', '.join(learnt)}: name these files "
+            f"rows of {again} have been learned, as part of {', '.join(learned)}: name these files "
             "first, in this order, and new ones after them; or only new ones"
         )
     return {"files": paths, "rows": 0, "alarm_at": None}

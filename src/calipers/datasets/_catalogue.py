@@ -36,7 +36,7 @@ class Entry:
     #: Name of the target and its unit: ``"1"`` if it has none, empty if the source states none.
     target_name: str
     target_unit: str
-    #: Texts for people.
+    #: Human-readable texts.
     description: str
     citation: str
     licence: str

@@ -30,7 +30,7 @@ class Problem:
            [-0.973,  1.255]])
     """
 
-    #: Texts for people.
+    #: Human-readable texts.
     name: str
     description: str
     #: ``(n, generator) -> x``, the distribution of the inputs: `n` numbers, or `n` rows if there

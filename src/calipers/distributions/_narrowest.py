@@ -25,9 +25,10 @@ _SLACK = 1e-12
 
 
 def narrowest_interval(dist: "Distribution", coverage: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Bounds of the shortest interval that holds this mass, of equal ones that with most mass.
+    """Bounds of the shortest interval that holds this mass.
 
-    It is the central interval where that is infinite because there are too few calibration rows.
+    Among equally short ones, it is the one with most mass. It is the central interval where that is
+    infinite because there are too few calibration rows.
     """
     alpha = 1.0 - coverage
     central = dist.interval(coverage)

@@ -20,7 +20,7 @@ from calipers.distributions._density import find_crossings, widened
 from calipers.distributions._formulas import Members
 from calipers.distributions._quantile import lower_quantile
 
-LARGEST_SCORE = 1e100
+MAX_SCORE = 1e100
 # Probabilities below this are handled as logarithms; scores beyond the limit belong to them.
 TINY = 1e-290
 TINY_SCORE = float(-ndtri(TINY))
@@ -40,7 +40,7 @@ def mixture_scores(y: FloatArray, members: Members) -> FloatArray:
         sign = np.where(flip[far], -1.0, 1.0)
         mirrored = members.take(far).mirrored(flip[far])
         log_tail = _log_cdf(sign * y[far], _log_terms(mirrored))
-        z[far] = np.maximum(ndtri_exp(np.minimum(log_tail, np.log(0.5))), -LARGEST_SCORE)
+        z[far] = np.maximum(ndtri_exp(np.minimum(log_tail, np.log(0.5))), -MAX_SCORE)
     return np.where(flip, -z, z)
 
 

@@ -33,8 +33,8 @@ TARGET_MAPS = ("log", "asinh")
 """Transformations of the target."""
 
 _MAX_UNIT = 1e100  # units lie between its inverse and this
-_SMALLEST = np.finfo(float).tiny
-_LARGEST = 1e150  # its square is finite
+_MIN_FLOAT = np.finfo(float).tiny
+_MAX_TARGET = 1e150  # its square is finite
 _END, _COUNT = 8.0, 24  # largest normal score and number of nodes in moments of one side
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(_COUNT)
 
@@ -107,13 +107,13 @@ class TargetMap:
         """Transformed targets; values without a logarithm count as the smallest positive number."""
         ratio = np.asarray(y, dtype=np.float64) / self.unit
         if self.kind == "log":
-            return np.log(np.maximum(ratio, _SMALLEST))
+            return np.log(np.maximum(ratio, _MIN_FLOAT))
         return np.arcsinh(ratio)
 
     def back(self, z: ArrayLike) -> FloatArray:
         """Inverse of `forward`; finite values are clipped to 1e150."""
         z = np.asarray(z, dtype=np.float64)
-        end = np.log(_LARGEST) - np.log(self.unit)
+        end = np.log(_MAX_TARGET) - np.log(self.unit)
         low = -np.inf if self.kind == "log" else -end
         clipped = np.where(np.isinf(z), z, np.clip(z, low, end))
         return self.unit * (np.exp(clipped) if self.kind == "log" else np.sinh(clipped))
@@ -129,7 +129,7 @@ class TargetMap:
 
     def limited(self, z: ArrayLike) -> FloatArray:
         """`back` of values clipped to `low` and `high`, with finite squares."""
-        return np.clip(self.back(np.clip(z, self.low, self.high)), -_LARGEST, _LARGEST)
+        return np.clip(self.back(np.clip(z, self.low, self.high)), -_MAX_TARGET, _MAX_TARGET)
 
     def moments(self, latent: SplitNormal | SplitNormalMixture) -> tuple[FloatArray, FloatArray]:
         """First two moments, in the target's unit, of split normals or their mixture."""
@@ -140,7 +140,7 @@ class TargetMap:
             first, second = self.moments(latent.components)
             return sum_members(weights * first), sum_members(weights * second)
         left, right = latent.left_scale, latent.right_scale
-        total = np.maximum(left + right, _SMALLEST)
+        total = np.maximum(left + right, _MIN_FLOAT)
         first, second = np.zeros((2, *latent.shape))
         for score, weight in HALF_NORMAL.T:
             for side, scale in ((-score, left), (score, right)):

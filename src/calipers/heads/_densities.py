@@ -9,10 +9,18 @@ import jax.numpy as jnp
 from jax.scipy.special import ndtr, ndtri
 
 from calipers._checks import Array
-from calipers.heads._head import SMALLEST_SCALE, Arithmetic, Head, columns, length, shares
+from calipers.heads._head import (
+    MIN_SCALE,
+    Arithmetic,
+    Head,
+    columns,
+    length,
+    mixture_weights,
+)
 
 _MEAN_OFFSET = (2 / jnp.pi) ** 0.5  # from mode to mean, per difference of the scales
-_FIELDS = ("loc", "scale", "share")  # of each component, if there are several
+# Of each component, if there are several; the share is its weight.
+_FIELDS = ("loc", "scale", "share")
 _UNIT = math.log(2)  # softplus of a raw output of 0
 _HALVINGS = 10  # bisection steps for a quantile in the training history
 
@@ -42,9 +50,9 @@ class Normal(Arithmetic):
 class SplitNormalByMode(Arithmetic):
     """Mode and scales of a split normal, or a mixture of several normals.
 
-    A single component can be skewed. A mixture is skewed by its weights ("shares"), so each of its
+    A single component can be skewed. A mixture is skewed by its weights, so each of its
     components has one scale, for which the CRPS is fast to compute. Raw outputs and fields of a
-    mixture are ordered by component: mode, scale and share. The raw mode of the first component is
+    mixture are ordered by component: mode, scale and weight. The raw mode of the first component is
     the mean of the mixture and its raw scale the unit of the others, whose locations and scales are
     relative to it, so that a network learns the mean only once.
     """
@@ -66,7 +74,7 @@ class SplitNormalByMode(Arithmetic):
             fields=sum(names, ()),
             split_normal=sum(((loc, scale, scale) for loc, scale, _ in names), ()),
             lengths=tuple(scale for _, scale, _ in names),
-            shares=tuple(share for *_, share in names),
+            shares=tuple(weight for *_, weight in names),
         )
 
     def with_components(self, count: int) -> Head:
@@ -76,21 +84,21 @@ class SplitNormalByMode(Arithmetic):
         if self.components == 1:
             loc, left, right = columns(raw)
             return loc, length(left), length(right)
-        (mean, *offsets), (unit, *ratios), share = _grouped(columns(raw))
-        unit, share = length(unit), shares(share)
+        (mean, *offsets), (unit, *ratios), raw_weights = _grouped(columns(raw))
+        unit, weights = length(unit), mixture_weights(raw_weights)
         offsets = [unit * offset for offset in offsets]
-        first = mean - sum(w * offset for w, offset in zip(share[1:], offsets, strict=True))
-        scales = (unit * length(ratio) / _UNIT + SMALLEST_SCALE for ratio in ratios)
-        return _flat([first, *(first + offset for offset in offsets)], [unit, *scales], share)
+        first = mean - sum(w * offset for w, offset in zip(weights[1:], offsets, strict=True))
+        scales = (unit * length(ratio) / _UNIT + MIN_SCALE for ratio in ratios)
+        return _flat([first, *(first + offset for offset in offsets)], [unit, *scales], weights)
 
     def interval(self, *parameters: Array, coverage: Array) -> tuple[Array, Array, Array]:
         tail = (1 - coverage) / 2
         if self.components == 1:
             lower, upper = _quantile(jnp.stack([tail, 1 - tail])[:, None], *parameters)
             return lower, parameters[0], upper
-        loc, scale, share = (jnp.stack(part) for part in _grouped(parameters))
-        upper = -_mixture_quantile(tail, -loc, scale, share)
-        return _mixture_quantile(tail, loc, scale, share), jnp.sum(share * loc, axis=0), upper
+        loc, scale, weight = (jnp.stack(part) for part in _grouped(parameters))
+        upper = -_mixture_quantile(tail, -loc, scale, weight)
+        return _mixture_quantile(tail, loc, scale, weight), jnp.sum(weight * loc, axis=0), upper
 
 
 class SplitNormalByMean(SplitNormalByMode):
@@ -108,7 +116,7 @@ class SplitNormalByMean(SplitNormalByMode):
 
 
 def _grouped(parts: Sequence[Any]) -> list[Sequence[Any]]:
-    """Modes, scales and shares of several components, from values ordered by component."""
+    """Modes, scales and weights of several components, from values ordered by component."""
     return [parts[i :: len(_FIELDS)] for i in range(len(_FIELDS))]
 
 
@@ -130,16 +138,16 @@ def _quantile(p: Array, loc: Array, left: Array, right: Array) -> Array:
     return loc + jnp.where(below, score, -score) * scale
 
 
-def _mixture_quantile(p: Array, loc: Array, scale: Array, share: Array) -> Array:
+def _mixture_quantile(p: Array, loc: Array, scale: Array, weight: Array) -> Array:
     """Lower quantile of a mixture over the first axis, to a thousandth of its components' range.
 
-    It is for the training history, which has one for every batch.
+    It is for the training history, where it is recorded once per batch.
     """
     quantiles = loc + scale * ndtri(p)
 
     def halve(_: int, ends: tuple[Array, Array]) -> tuple[Array, Array]:
         middle = (ends[0] + ends[1]) / 2
-        too_low = jnp.sum(share * ndtr((middle - loc) / scale), axis=0) < p
+        too_low = jnp.sum(weight * ndtr((middle - loc) / scale), axis=0) < p
         return jnp.where(too_low, middle, ends[0]), jnp.where(too_low, ends[1], middle)
 
     ends = quantiles.min(axis=0), quantiles.max(axis=0)

@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 Values = dict[str, NDArray[np.float64]]
 """Predictions of networks by field, each of shape (networks, rows)."""
 
-SMALLEST_SCALE = 1e-6
+MIN_SCALE = 1e-6
 """Added to lengths, in standardised units, so that none is zero."""
 
-SMALLEST_SHARE = 1e-6
-"""Added to shares, so that no component has weight zero."""
+MIN_WEIGHT = 1e-6
+"""Added to mixture weights, so that no component has weight zero."""
 
 
 class Head(ABC):
@@ -91,7 +91,7 @@ class Head(ABC):
         return self
 
     def is_place(self, field: str) -> bool:
-        """Whether a field is a location on the target's axis, neither a length nor a share."""
+        """Whether a field is a location on the target's axis, neither a length nor a weight."""
         return field not in self.lengths and field not in self.shares
 
     def mixture(self, values: Values) -> SplitNormalMixture | None:
@@ -103,8 +103,9 @@ class Head(ABC):
             return SplitNormalMixture(SplitNormal(*(part[0] for part in parts)))
         weights = [values[name] for name in self.shares]
         flat = (np.stack(part, axis=1).reshape(-1, part[0].shape[1]) for part in (*parts, weights))
-        loc, left, right, share = flat
-        return SplitNormalMixture(SplitNormal(loc, left, right), share, per_network=self.components)
+        loc, left, right, weight = flat
+        components = SplitNormal(loc, left, right)
+        return SplitNormalMixture(components, weight, per_network=self.components)
 
     @property
     def has_interval(self) -> bool:
@@ -122,23 +123,23 @@ class Arithmetic(Head):
 def length(raw: Array) -> Array:
     """A positive number from any number, by softplus."""
     if isinstance(raw, np.ndarray):
-        return np.log1p(np.exp(-np.abs(raw))) + np.maximum(raw, 0) + SMALLEST_SCALE
+        return np.log1p(np.exp(-np.abs(raw))) + np.maximum(raw, 0) + MIN_SCALE
     if _is_symbol(raw):
-        return raw.graph("Softplus", raw) + SMALLEST_SCALE
-    return jax.nn.softplus(raw) + SMALLEST_SCALE
+        return raw.graph("Softplus", raw) + MIN_SCALE
+    return jax.nn.softplus(raw) + MIN_SCALE
 
 
-def shares(raw: Sequence[Array]) -> Array:
+def mixture_weights(raw: Sequence[Array]) -> Array:
     """Positive numbers of sum 1 over the first axis, from any numbers, by softmax."""
-    total = 1 + len(raw) * SMALLEST_SHARE
+    total = 1 + len(raw) * MIN_WEIGHT
     if _is_symbol(raw[0]):
-        return [(soft + SMALLEST_SHARE) / total for soft in _softmax(raw)]
+        return [(soft + MIN_WEIGHT) / total for soft in _softmax(raw)]
     if isinstance(raw[0], np.ndarray):
         positive = np.exp(np.stack(raw) - np.max(raw, axis=0))
         soft = positive / sum(positive)  # summed in order: bits are independent of the other rows
     else:
         soft = jax.nn.softmax(jnp.stack(raw), axis=0)
-    return (soft + SMALLEST_SHARE) / total
+    return (soft + MIN_WEIGHT) / total
 
 
 def _is_symbol(raw: object) -> bool:

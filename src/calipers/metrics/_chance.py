@@ -9,7 +9,7 @@ from scipy.stats import binom
 from calipers._checks import FloatArray, fraction, numbers, refuse_where
 
 _STEPS = 40  # of a calibration curve
-_DRAWS = 2000  # histograms that tell what happens by chance
+_DRAWS = 2000  # simulated histograms, which show the variation by chance
 
 
 def coverage_band(

@@ -103,7 +103,7 @@ def lower_quantile(graph: Graph, score: ArrayLike, parts: Parts, step: str | Non
 
 
 def upper_quantile(graph: Graph, score: ArrayLike, parts: Parts, step: str | None = None) -> Value:
-    """The same for upper tails: by the mirror image, so that small tails keep their digits."""
+    """Upper quantile, by the mirror image, so that small tails keep their digits."""
     mirrored = Parts(-parts.loc, parts.right, parts.left, parts.weight)
     return -lower_quantile(graph, -np.asarray(score), mirrored, step)
 

@@ -3,7 +3,7 @@
 ``TableEncoder`` takes frames with numbers, booleans, categories, dates, text that means numbers,
 and missing values; a ``Column`` describes each column. The encoder never looks at the target, which
 ``learn_number`` reads by the same rules; a model that the encoder is part of adds a
-``TargetEncoding`` of categories with too many levels for an input each. What the encoder has learnt
+``TargetEncoding`` of categories with too many levels for an input each. What the encoder learned
 is plain JSON (``to_document``), so that it can be saved with a model; it keeps no values of columns
 that it does not use.
 """
@@ -31,7 +31,7 @@ from calipers.preprocessing._encoders import (
 )
 from calipers.preprocessing._forest import (
     INPUT_LIMIT as INPUT_LIMIT,
-    MOST_TREES as MOST_TREES,
+    MAX_TREES as MAX_TREES,
     Forest as Forest,
     center_and_scale as center_and_scale,
     standardised as standardised,

@@ -26,7 +26,7 @@ class CategoryEncoder:
     """One-hot encoding of frequent categories; all other categories share a column.
 
     If there are such others, the frequency of the category is an input as well; so is the target
-    encoding, ``means`` and ``spreads``, where it was learnt: the last entries are for unseen
+    encoding, ``means`` and ``spreads``, where it was learned: the last entries are for unseen
     categories. Rare categories count as unseen, and only digests of their names are kept, by which
     they are recognised. ``words`` that many names have in common have a column each.
     """
@@ -97,9 +97,9 @@ class CategoryEncoder:
 
 @dataclass(frozen=True)
 class TextEncoder:
-    """Free text: which of the frequent ``words`` it has. Texts are not stored; any is expected.
+    """Free text: which of the frequent ``words`` it has. Texts are not stored.
 
-    Missing text is expected only if ``missing``: if some was missing in training.
+    No text counts as unseen; missing text does, unless some was ``missing`` in training.
     """
 
     words: list[str]

@@ -1,4 +1,4 @@
-"""Tables as pandas frames, the description of a column, and the error that names a place."""
+"""Tables as pandas frames, the description of a column, and the error with a bad value's place."""
 
 import sys
 from collections.abc import Iterable, Mapping, Sequence
@@ -59,7 +59,7 @@ class Column:
     categories: tuple[str, ...] = ()
     missing: bool = False  #: Whether values were missing.
     used: bool = True  #: Whether the model uses the column.
-    note: str = ""  #: A remark for people; often empty.
+    note: str = ""  #: Human-readable note; often empty.
 
     def to_document(self) -> dict[str, Any]:
         """The column as plain JSON."""

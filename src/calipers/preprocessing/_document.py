@@ -186,7 +186,7 @@ def _check_category(encoder: Mapping[str, Any], place: str) -> None:
 def _check_words(encoder: Mapping[str, Any], place: str) -> None:
     words = encoder.get("words", [])
     if len(set(words)) < len(words) or not all(map(is_word, words)):
-        refuse(f"{place}.words", "distinct words in small letters", words)
+        refuse(f"{place}.words", "distinct words in lower case", words)
 
 
 def _check_date(encoder: Mapping[str, Any], place: str) -> None:

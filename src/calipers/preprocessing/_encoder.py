@@ -141,7 +141,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         self._validate_params()
         frame = as_frame(X)
         kinds = self._checked_kinds(frame)
-        learnt = []
+        learned = []
         columns = dict(frame.items())
         has_comma = cache(lambda name: has_decimal_comma(columns[name]))
         for name, series in columns.items():
@@ -155,14 +155,14 @@ class TableEncoder(TransformerMixin, BaseEstimator):
             if grouped:
                 note = f"{result.column.note}, since other columns have decimal commas"
                 result = result._replace(column=replace(result.column, note=note))
-            learnt.append(result)
-        self.columns_ = tuple(column for column, _, _ in learnt)
-        self._encoders: tuple[Encoder, ...] = tuple(encoder for _, encoder, _ in learnt)
+            learned.append(result)
+        self.columns_ = tuple(column for column, _, _ in learned)
+        self._encoders: tuple[Encoder, ...] = tuple(encoder for _, encoder, _ in learned)
         if not any(column.used for column in self.columns_):
             notes = "; ".join(f"{column.name!r} {column.note}" for column in self.columns_)
             raise DataError(f"no column can be used: {notes} (n_samples={len(frame)})")
         self._set_names()
-        return {column.name: values for column, _, values in learnt}
+        return {column.name: values for column, _, values in learned}
 
     def _set_names(self) -> None:
         pairs = zip(self.columns_, self._encoders, strict=True)
@@ -231,7 +231,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
 
     @property
     def knows_targets(self) -> bool:
-        """Whether a target encoding has been learnt."""
+        """Whether a target encoding has been learned."""
         return any(getattr(encoder, "means", None) for encoder in self._encoders)
 
     def get_feature_names_out(self, input_features: object = None) -> NDArray[np.object_]:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 TAIL = 10.0  # robust standard deviations beyond which values make a column heavy-tailed
 DAY = 86_400.0  # seconds
 SINGLE = 2e-7  # a little more than the relative error of a number in single precision
-_LARGEST = np.finfo(np.float64).max
+_MAX_FLOAT = np.finfo(np.float64).max
 CYCLES = {"year": 365.2425 * DAY, "week": 7 * DAY, "day": DAY}
 
 
@@ -160,7 +160,7 @@ class NumberEncoder(RangeEncoder):
         if self.scale:
             with np.errstate(over="ignore"):
                 scaled = filled / self.scale - self.center / self.scale
-            filled = np.arcsinh(np.clip(scaled, -_LARGEST, _LARGEST))
+            filled = np.arcsinh(np.clip(scaled, -_MAX_FLOAT, _MAX_FLOAT))
         columns = [filled, missing] if self.missing else [filled]
         if self.levels:
             codes = level_codes(self.levels, values)
@@ -248,7 +248,7 @@ class DateEncoder(RangeEncoder):
 
 @dataclass(frozen=True)
 class IdentifierEncoder:
-    """A column that identifies rows: it is no input, is not stored, and any value is expected."""
+    """A column that identifies rows: not an input, not stored; no value counts as unseen."""
 
     def read(self, series: "pd.Series[Any]") -> NDArray[np.object_]:
         return np.full(len(series), None)
@@ -265,7 +265,7 @@ class IdentifierEncoder:
 
 @dataclass(frozen=True)
 class ConstantEncoder(IdentifierEncoder):
-    """A column with a single value: it is no input, but other values are noticed."""
+    """A column with a single value: not an input, but other values are reported as unseen."""
 
     values: list[str | None]  # None for a missing value
 

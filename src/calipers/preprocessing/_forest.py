@@ -15,7 +15,7 @@ from calipers._checks import FloatArray, IntArray
 from calipers._schema import array_of, refuse, within
 
 INPUT_LIMIT = 1e9  # standardised inputs are clipped here
-MOST_TREES = 10_070  # the most that may be asked for, in whole bags
+MAX_TREES = 10_070  # the most that can be requested, in whole bags
 _ROWS, _TOGETHER = 1024, 2**15  # rows, and rows times trees, at a time: for a core's cache
 _TOP = 6  # levels that all rows traverse
 _STEPS = 4  # levels traversed after those between checks for rows that have reached a leaf
@@ -132,8 +132,8 @@ class Forest:
         within("number", number, -INPUT_LIMIT, INPUT_LIMIT)
         within("feature", feature, -1, inputs - 1)
         within("sizes", sizes, 1, feature.size)
-        if sizes.ndim != 1 or not 1 <= len(sizes) <= MOST_TREES or sizes.sum() != feature.size:
-            refuse("array 'sizes'", f"of 1 to {MOST_TREES} trees of {feature.size} nodes", sizes)
+        if sizes.ndim != 1 or not 1 <= len(sizes) <= MAX_TREES or sizes.sum() != feature.size:
+            refuse("array 'sizes'", f"of 1 to {MAX_TREES} trees of {feature.size} nodes", sizes)
         forest = cls(**{name: arrays[name] for name in cls.__dataclass_fields__})
         inner = np.add.reduceat(feature >= 0, forest.roots, dtype=np.int64)
         if (2 * inner + 1 != sizes).any() or (forest.first_child < np.arange(feature.size)).any():

@@ -35,7 +35,7 @@ from calipers.preprocessing._words import is_language
 if TYPE_CHECKING:
     import pandas as pd
 
-_FEWEST_IDENTIFIERS = 20  # fewer rows than this can be all different by chance
+_MIN_IDENTIFIERS = 20  # fewer rows than this can be all different by chance
 _NAMES_ROWS = re.compile(r"(^|[\W_])(id|uuid|guid|index|key|row|rownum|nr|no)$|[a-z](Id|ID)$", re.I)
 _KIND_OF_TYPE = {  # by the name that pandas has for a type
     "boolean": "boolean",
@@ -54,7 +54,7 @@ NOT_STORED = "its values are not stored"
 
 
 def row_identifier(why: str) -> str:
-    """Return the note of a column whose values only tell rows apart."""
+    """Return the note of a column whose values only identify rows."""
     return f"looks like a row identifier ({why}); {NOT_STORED}"
 
 
@@ -73,13 +73,13 @@ class Texts:
 
     @cached_property
     def is_word(self) -> NDArray[np.bool_]:
-        """Which levels are no ``MISSING_MARKS``: those are missing among numbers and dates."""
+        """Which levels are not ``MISSING_MARKS``: those are missing among numbers and dates."""
         marks = pc.is_in(self.levels, value_set=pa.array(MISSING_MARKS, self.levels.type))
         return ~marks.to_numpy(zero_copy_only=False)
 
     @property
     def words(self) -> pa.Array:
-        """The levels that are no ``MISSING_MARKS``."""
+        """The levels that are not ``MISSING_MARKS``."""
         return self.levels.filter(pa.array(self.is_word))
 
     @property
@@ -110,7 +110,7 @@ class DetectedKind(NamedTuple):
 def find_kind(series: "pd.Series[Any]", most: int) -> DetectedKind:
     """The kind of a column; up to ``most`` distinct texts are categories even if some are numbers.
 
-    With more of them, a few texts among numbers or dates are taken for mistakes.
+    With more of them, a few texts among numbers or dates count as mistakes.
     """
     kind = type_of(series)
     if kind is None:
@@ -173,15 +173,15 @@ def _kind_of_text(series: "pd.Series[Any]", most: int) -> DetectedKind:
     if len(words) > most:
         mixture = _mixture(texts, name)  # called even if there is a note, since it may refuse
         note = note or mixture
-    if len(words) > _FEWEST_IDENTIFIERS and not note and all_match(words, _LIKE_NUMBERS):
+    if len(words) > _MIN_IDENTIFIERS and not note and all_match(words, _LIKE_NUMBERS):
         example = words[0].as_py()
         note = f"looks like numbers in several units, e.g. {example!r}: convert them to one unit"
     rows = int(texts.counts.sum())
-    if rows >= _FEWEST_IDENTIFIERS and len(texts.levels) > 0.9 * rows:
+    if rows >= _MIN_IDENTIFIERS and len(texts.levels) > 0.9 * rows:
         why = row_identifier("almost all values differ")
         words = not note and is_language(texts.levels.to_pylist())
         return DetectedKind("identifier", note=note or why, texts=texts if words else None)
-    if len(texts.levels) > _FEWEST_IDENTIFIERS and _is_prose(texts):
+    if len(texts.levels) > _MIN_IDENTIFIERS and _is_prose(texts):
         prose = f"free text; {NOT_STORED}"
         return DetectedKind("identifier", note=note or prose, texts=None if note else texts)
     return DetectedKind("category", note=note, texts=texts)
@@ -233,7 +233,7 @@ def _is_prose(texts: Texts) -> bool:
 
 def _counts_rows(values: FloatArray, distinct: int, name: str) -> bool:
     """Whether whole numbers, all different, count rows or belong to a column named like an id."""
-    if len(values) < _FEWEST_IDENTIFIERS or distinct < len(values):
+    if len(values) < _MIN_IDENTIFIERS or distinct < len(values):
         return False
     low, high = values.min(), values.max()
     counting = low in (0, 1) and high - low == len(values) - 1

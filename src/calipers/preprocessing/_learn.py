@@ -37,9 +37,9 @@ class LearnedColumn(NamedTuple):
 
 
 FEW_CATEGORIES = 30  # up to which every category has an input
-_ROWS_FOR_INPUT = 20  # of a category, with which it has an input among many
-_MOST_INPUTS = 300  # of one column
-_FEW_ROWS = 10  # of a category on average, with which words in the names of categories have inputs
+_ROWS_FOR_INPUT = 20  # rows with which one of many categories has an input
+_MAX_INPUTS = 300  # of one column
+_FEW_ROWS = 10  # mean rows of a category below which words in the names have inputs
 _NO_WORDS = f"free text without a word that many rows have; {kinds.NOT_STORED}"
 
 
@@ -149,7 +149,7 @@ def kind_of(kind: str, encoder: Encoder) -> str:
 
 
 def how_written(kind: str) -> str:
-    """What a kind of column with a format, as ``kind_of`` returns it, says of the column's text.
+    """Describe how a column's text is written, from the result of ``kind_of``.
 
     >>> how_written("number 1,234.5"), how_written("number")
     ('numbers written like 1,234.5', '')
@@ -248,12 +248,12 @@ def _text(texts: kinds.Texts, name: str, words: list[str]) -> LearnedColumn:
 
 
 def _with_inputs(counts: list[int]) -> int:
-    """How many of many categories have an input each, by their rows, in descending order.
+    """Number of categories with an input each, from their rows in descending order, if many.
 
-    One at least has none, so that networks learn what a category without an input is like.
+    At least one has none, so that networks learn what a category without an input is like.
     """
     frequent = sum(count >= _ROWS_FOR_INPUT for count in counts)
-    return max(FEW_CATEGORIES, min(frequent, _MOST_INPUTS, len(counts) - 1))
+    return max(FEW_CATEGORIES, min(frequent, _MAX_INPUTS, len(counts) - 1))
 
 
 def _objects(texts: kinds.Texts) -> NDArray[np.object_]:

@@ -22,10 +22,11 @@ _FEATURES = 256  # random frequencies of the smooth function
 _PENALTIES = 10.0 ** np.arange(-2, 4)
 _CLIP = 4.0  # standard deviations at which inputs and residuals are clipped
 _ROWS = 5_000  # rows that the smooth function is fitted to; it predicts the others
-_LEAST_ROWS = 200
-_MOST_INPUTS = 300  # the time to fit the smooth function grows as the cube of their number
-_FEWEST, _REPEATED = 10, 2.0  # a column must have more values, and at least as many rows per value
-_LEAST_EXPLAINED = 0.1  # fraction of the unexplained variance that codes must explain
+_MIN_ROWS = 200
+_MAX_INPUTS = 300  # the time to fit the smooth function grows as the cube of their number
+_MIN_VALUES = 10  # a column must have more distinct values
+_MIN_REPEATS = 2.0  # rows per value
+_MIN_EXPLAINED = 0.1  # fraction of the unexplained variance that codes must explain
 _NOT_BY_CHANCE = 6.0  # standard errors under the hypothesis that values are not codes
 _AS_CODES = 3.0  # standard errors under the hypothesis that they are
 
@@ -77,8 +78,8 @@ def may_be_codes(values: FloatArray) -> bool:
     """Whether values repeat, and are not so few that networks can learn each of them anyway."""
     present = values[~np.isnan(values)]
     distinct = len(np.unique(present))
-    enough_rows = len(present) >= max(_LEAST_ROWS, _REPEATED * distinct)
-    return enough_rows and distinct > _FEWEST
+    enough_rows = len(present) >= max(_MIN_ROWS, _MIN_REPEATS * distinct)
+    return enough_rows and distinct > _MIN_VALUES
 
 
 def are_codes(values: FloatArray, residuals: FloatArray) -> bool:
@@ -113,11 +114,11 @@ def are_codes(values: FloatArray, residuals: FloatArray) -> bool:
         (weight * sums[:-1] * sums[1:]).sum() / (weight * rows[:-1] * rows[1:]).sum()
     )
     excess = covariance - max(neighbours, 0.0)
-    return excess > max(_LEAST_EXPLAINED * variance, _NOT_BY_CHANCE * by_chance, _AS_CODES * error)
+    return excess > max(_MIN_EXPLAINED * variance, _NOT_BY_CHANCE * by_chance, _AS_CODES * error)
 
 
 def distinct_rows(X: FloatArray) -> NDArray[np.intp]:
-    """Indices of the rows that are no duplicate of an earlier row."""
+    """Indices of the rows that do not duplicate an earlier row."""
     rows = np.ascontiguousarray(X).view(np.dtype((np.void, X.dtype.itemsize * X.shape[1])))
     return np.sort(np.unique(rows.ravel(), return_index=True)[1])
 
@@ -127,7 +128,7 @@ def numeric_code_columns(X: FloatArray, columns: dict[int, FloatArray], y: Float
 
     ``X`` holds all inputs, ``columns`` the numeric columns by any key, NaN where they are missing.
     """
-    if X.shape[1] > _MOST_INPUTS:
+    if X.shape[1] > _MAX_INPUTS:
         return []
     candidates = {key: values for key, values in columns.items() if may_be_codes(values)}
     if not candidates:

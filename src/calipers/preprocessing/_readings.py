@@ -56,7 +56,7 @@ class NumberText:
     unit: str = ""
 
     def read(self, texts: pa.Array) -> FloatArray:
-        """An Arrow array of texts as floats; NaN for text that is no number."""
+        """An Arrow array of texts as floats; NaN for text that is not a number."""
         if self.unit == _CLOCK:
             return _hours(texts)
         bare = _bare(texts, self.unit)
@@ -133,7 +133,7 @@ def unit_of(texts: pa.Array) -> str:
     ('', '')
     """
     texts = _signed(texts)
-    if all_match(texts, _PLAIN):  # the e of 5e3 is no unit
+    if all_match(texts, _PLAIN):  # the e of 5e3 is not a unit
         return ""
     first = texts[0].as_py() if len(texts) else ""
     for match in (_FRONT.match(first), _BACK.search(first)):
@@ -147,7 +147,7 @@ def unit_of(texts: pa.Array) -> str:
 def number_text(texts: pa.Array, *, codes: bool = True) -> tuple[NumberText | None, str]:
     """How the distinct texts of a column write numbers, or None if they do not; and a note.
 
-    With ``codes``, numbers with leading zeros are taken for codes, not numbers.
+    With ``codes``, numbers with leading zeros count as codes, not numbers.
 
     >>> number_text(pa.array(["1,234.5", "17"]))[0]
     NumberText(decimal='.', thousands=',', unit='')
@@ -223,9 +223,9 @@ def _reads(texts: pa.Array, form: str) -> bool:
 
 
 def read_dates(texts: "pa.Array | pd.Series[Any]", form: str | None) -> FloatArray:
-    """Dates in an Arrow array or a series as seconds since 1970; NaN for text that is no date.
+    """Dates in an Arrow array or a series as seconds since 1970; NaN for other text.
 
-    Years outside 1 to 9999, as in ``0000-01-01``, count as no dates: other programs cannot read
+    Years outside 1 to 9999, as in ``0000-01-01``, are not accepted: other programs cannot read
     them.
     """
     import pandas as pd

@@ -38,7 +38,7 @@ def find_target_encoding(
             codes = np.maximum(encoder.codes(values[column.name]), -1)
             found[i] = EncodedColumn(codes, len(encoder.levels), encoder.kept, number=i)
     every = TargetEncoding(found, y, weights, groups)
-    differ = {i: learnt.differ for i, learnt in every.learnt(every.rows).items()}
+    differ = {i: learned.differ for i, learned in every.learned(every.rows).items()}
     found = {i: found[i]._replace(differ=differ[i]) for i in found if any(differ[i])}
     if groups is None or table.knows_targets:
         numbers = _numeric_codes(table, values, encoded, y, every.rows, repeated)
@@ -95,10 +95,10 @@ def learn_target_encoding(
     columns: list[Any] = list(table.columns_)
     encoders: list[Any] = list(table._encoders)
     encoded = encoding.inserted(encoded)
-    learnt = encoding.learnt(encoding.rows, encoding.residuals(encoded, encoding.rows))
+    learned = encoding.learned(encoding.rows, encoding.residuals(encoded, encoding.rows))
     for at, found in encoding.columns.items():
         i, note = found.number, columns[found.number].note
-        changes = {"means": learnt[at].means.tolist(), "spreads": learnt[at].spreads.tolist()}
+        changes = {"means": learned[at].means.tolist(), "spreads": learned[at].spreads.tolist()}
         if found.numbers is None:
             note = note.replace(
                 "frequent have inputs", "frequent have inputs, all by their targets"

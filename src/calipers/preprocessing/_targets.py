@@ -42,7 +42,7 @@ _PARTS = 5  # into which training rows are divided, each encoded by the others
 _HIDDEN = 0.05  # fraction of training rows that are shown without their level
 _PRIOR_ROWS = 10.0  # rows from which on a level's own variance counts more than that of all rows
 _BY_CHANCE = 1e-3  # significance level of the test that levels differ
-_SMALLEST = 1e-6  # smallest standard deviation of a level, relative to that of all targets
+_MIN_DEVIATION = 1e-6  # smallest standard deviation of a level, relative to that of all targets
 
 
 class Differ(NamedTuple):
@@ -89,13 +89,13 @@ class Variances(NamedTuple):
         means = np.bincount(codes, w * z, levels) / np.maximum(counts, tiny)
         inside = np.bincount(codes, w * (z - means[codes]) ** 2, levels).astype(np.float64)
         nonempty, total = int((counts > 0).sum()), float(counts.sum()) or 1.0
-        # Weights do not count rows: their squares say how much a mean varies.
+        # Weights do not count rows: their squares determine how much a mean varies.
         squares = np.bincount(codes, w**2, levels)
         used = float((squares / np.maximum(counts, tiny)).sum())  # degrees of freedom of the means
         expected = used - float(squares.sum()) / total  # of ``across``, in units of ``within``
         remaining = total - used
-        within = float(inside.sum()) / remaining if remaining > _SMALLEST * total else 0.0
-        within = max(within, _SMALLEST**2)
+        within = float(inside.sum()) / remaining if remaining > _MIN_DEVIATION * total else 0.0
+        within = max(within, _MIN_DEVIATION**2)
         across = float(counts @ (means - (counts @ means) / total) ** 2)
         spare = total - float((counts**2).sum()) / total
         between = max(across - expected * within, 0.0) / spare if spare > 0 else 0.0
@@ -116,8 +116,8 @@ def level_targets(
 ) -> LevelTargets:
     """Mean and spread of the targets of each level; a code of -1 stands for none of them.
 
-    Targets are as ``standard_targets`` returns them. ``differ`` says in what levels differ, which
-    is tested where it is None.
+    Targets are as ``standard_targets`` returns them. ``differ`` states in what levels differ,
+    which is tested where it is None.
 
     >>> codes, targets = np.array([0] * 50 + [1] * 50 + [2]), np.array([1.0] * 50 + [-1.0] * 51)
     >>> level_targets(codes, targets, None, 3).means.round(2)
@@ -140,7 +140,7 @@ def level_targets(
         degrees = np.maximum(analysis.counts - 1, 0) + _PRIOR_ROWS
         variance[:-1] = (analysis.inside + _PRIOR_ROWS * analysis.within) / degrees
     variance += (1 - kept) * between
-    spreads = 0.5 * np.log(np.maximum(variance, _SMALLEST**2))
+    spreads = 0.5 * np.log(np.maximum(variance, _MIN_DEVIATION**2))
     return LevelTargets(np.append(analysis.counts, 0.0), means, spreads, differ)
 
 
@@ -183,7 +183,7 @@ class TargetEncoding:
         every = np.arange(len(self.targets))
         return every if self.weights is None else np.flatnonzero(self.weights)
 
-    def learnt(
+    def learned(
         self, rows: IntArray, residuals: FloatArray | None = None
     ) -> dict[int, LevelTargets]:
         """The targets of each level of every column, from some of the rows.
@@ -231,8 +231,8 @@ class TargetEncoding:
         frequency = {place: self._frequency(column) for place, column in self.columns.items()}
         for rows, sources in pairs:
             if rows.size and sources.size:
-                for place, learnt in self.learnt(sources, residuals).items():
-                    inputs = learnt.inputs(shown[place][rows], frequency[place])
+                for place, learned in self.learned(sources, residuals).items():
+                    inputs = learned.inputs(shown[place][rows], frequency[place])
                     result[rows, place : place + WIDTH] = inputs
         return result
 

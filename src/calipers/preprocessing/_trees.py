@@ -8,12 +8,12 @@ gets the prediction of bags that leave it out.
 A bag has three kinds of trees, each of which is best on some tables:
 
 - a forest, half of whose trees choose the best split and half a random one;
-- a second forest that predicts what the first leaves unexplained of rows that its trees have not
-  seen, which corrects much of its bias (Breiman, 2001, "Using iterated bagging to debias
-  regressions");
-- boosted trees, small ones that each correct the sum of those before (Friedman, 2002, "Stochastic
-  gradient boosting"), in runs whose mean counts. For many rows they are scikit-learn's, which finds
-  splits by histograms in a fraction of the time; for few rows, a sample for each tree is better.
+- a second forest, fitted to the out-of-bag residuals of the first, which corrects much of its bias
+  (Breiman, 2001, "Using iterated bagging to debias regressions");
+- boosted trees: small trees, each fitted to the residuals of its predecessors, in several runs that
+  are averaged (Friedman, 2002, "Stochastic gradient boosting"). For many rows they are
+  scikit-learn's, which finds splits by histograms in a fraction of the time; for few rows, a sample
+  for each tree is better.
 
 The prediction is a weighted sum of the three. Its weights are found by least squares on the rows
 left out, none of them negative: a correction has little weight if the target is mostly noise.
@@ -42,7 +42,7 @@ _RATE, _DEPTH, _RUN = 0.2, 6, 50  # learning rate, levels and number of boosted 
 _MANY = 4000  # rows of a bag from which on boosted trees find splits by histograms
 _HISTOGRAMS = {"max_leaf_nodes": 31, "min_samples_leaf": 5, "early_stopping": False}
 _LEAVES = 2**20  # of all forests together, roughly, to bound what is stored
-_FEW_EQUAL = 4  # rows with equal inputs, up to which each is drawn by itself
+_FEW_EQUAL = 4  # rows with equal inputs, up to which each is drawn separately
 
 
 def inputs_per_split(inputs: int) -> int:
@@ -58,8 +58,8 @@ def inputs_per_split(inputs: int) -> int:
 def _units(rows: NDArray[np.float32]) -> IntArray:
     """Labels of rows that a tree sees together: those of many equal inputs, any other row alone.
 
-    The mean of all others among equal rows would tell the networks, which know the mean of all of
-    them, the target of the row that is left out.
+    Otherwise the networks, which know the mean of all equal rows, could infer the target of the row
+    that is left out from the mean of the others.
 
     >>> _units(np.array([[1, 2]] + 9 * [[3, 4]] + [[1, 2]], np.float32))
     array([ 0,  1,  1,  1,  1,  1,  1,  1,  1,  1, 10])
@@ -130,15 +130,15 @@ class TreeRows:
         parts = np.where(bag.rows, np.nan, np.stack([predicted, rest, total]))
         return Bag([first, second, trees], parts, runs)
 
-    def forest_of(self, bags: Sequence[Bag], shares: FloatArray) -> Forest:
+    def forest_of(self, bags: Sequence[Bag], weights: FloatArray) -> Forest:
         """The trees of all bags, whose mean is the weighted sum of the kinds, a mean over bags."""
         trees: list[Tree] = []
         factors: list[float] = []
-        for kind, share in enumerate(shares):
+        for kind, weight in enumerate(weights):
             for bag in bags:
                 grown = bag.trees[kind]
                 trees += grown
-                factors += [share / (len(grown) if kind < 2 else bag.runs)] * len(grown)
+                factors += [weight / (len(grown) if kind < 2 else bag.runs)] * len(grown)
         total = np.asarray(factors) * len(trees) / len(bags)
         return Forest.of(trees, self.center, self.scale, total)
 

@@ -1,7 +1,7 @@
 """Words of text and of rare categories: which of them have an input, and which texts have them.
 
-Free text, and most of thousands of names, are in one row or a few, and say little as a whole. But
-"Beauty Academy of Dayton" and "Ohio Beauty School" have a word in common.
+Free text, and most of thousands of names, are in one row or a few, and carry little information as
+a whole. But "Beauty Academy of Dayton" and "Ohio Beauty School" have a word in common.
 """
 
 import re
@@ -17,8 +17,8 @@ from calipers._checks import BoolArray, IntArray
 from calipers.preprocessing._text_columns import MISSING_WORDS
 
 _RUN = re.compile(r"[^\W_]+")  # of letters and digits
-_FEWEST_ROWS = 20  # of a word with an input
-_MOST_WORDS = 100  # with inputs, of one column
+_MIN_ROWS = 20  # of a word with an input
+_MAX_WORDS = 100  # with inputs, of one column
 _LANGUAGE = (2, 3)  # words, and their letters, of a text that is more than an identifier
 
 
@@ -39,8 +39,8 @@ def frequent_words(texts: Iterable[str], counts: IntArray, fewest: int = 1) -> l
     shared = {w: places for w, places in found.items() if 1 < len(places) < len(counts)}
     distinct = {tuple(shared[word]): word for word in sorted(shared, reverse=True)}
     rows = {word: int(counts[list(places)].sum()) for places, word in distinct.items()}
-    frequent = (word for word in rows if rows[word] >= max(_FEWEST_ROWS, fewest))
-    return sorted(frequent, key=lambda word: (-rows[word], word))[:_MOST_WORDS]
+    frequent = (word for word in rows if rows[word] >= max(_MIN_ROWS, fewest))
+    return sorted(frequent, key=lambda word: (-rows[word], word))[:_MAX_WORDS]
 
 
 def with_words(values: NDArray[np.object_], words: Sequence[str]) -> BoolArray:
@@ -90,13 +90,13 @@ def word_pattern(word: str) -> str:
 
 
 def _words(text: str) -> set[str]:
-    """The words of a text: runs of two letters or more, without digits, in small letters."""
+    """The words of a text: runs of two letters or more, without digits, in lower case."""
     runs = _RUN.findall(_lower(text))
     return {run for run in runs if len(run) > 1 and run.isalpha() and run not in MISSING_WORDS}
 
 
 def _lower(text: str) -> str:
-    """A text in small letters, one for each letter whatever is around it: Greek has two sigmas."""
+    """Lower-cased character by character, whatever the context (Greek final sigma)."""
     return text.replace("\u0130", "i").lower().replace("\u03c2", "\u03c3")
 
 

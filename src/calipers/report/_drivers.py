@@ -14,10 +14,10 @@ from calipers.importance import Dependence, dependence, permutation_importance
 from calipers.regressor import IntervalRegressor
 from calipers.report._format import Unit, rounded, write_cell
 
-_FEWEST_ROWS = 20  # fewer say nothing
+_MIN_ROWS = 20  # with fewer, importances are noise
 _ROWS = 1000  # shuffled; a random sample if there are more
 _REPEATS = 3
-_MOST_INPUTS = 100  # shuffling more of them would take minutes
+_MAX_INPUTS = 100  # shuffling more of them would take minutes
 _BARS = 10
 _CURVES = 6
 _VALUES = 16
@@ -38,8 +38,8 @@ def find_drivers(
 ) -> Drivers | None:
     """Return importances and dependence curves; None with too few rows or too many inputs."""
     used = sum(column.used for column in model.inputs_)
-    measurable = len(labelled) >= _FEWEST_ROWS and np.isfinite(labelled.width).all()
-    if not measurable or not 0 < used <= _MOST_INPUTS:
+    measurable = len(labelled) >= _MIN_ROWS and np.isfinite(labelled.width).all()
+    if not measurable or not 0 < used <= _MAX_INPUTS:
         return None
     rows = np.random.default_rng(0).permutation(len(labelled))[:_ROWS]
     table, target = _safe_indexing(X, rows), labelled.target[rows]

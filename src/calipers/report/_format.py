@@ -1,4 +1,4 @@
-"""Formatting of numbers and values for people."""
+"""Formatting of numbers and values for readers."""
 
 import math
 from dataclasses import dataclass
@@ -39,7 +39,7 @@ class Unit:
 
 
 def percent(value: float) -> str:
-    """Return a fraction as a percentage, with one decimal or as many as tell it from 0 and 100%.
+    """Return a fraction as a percentage, with enough decimals to differ from 0 and 100%.
 
     >>> percent(0.95), percent(0.9464), percent(1.0), percent(0.9999)
     ('95%', '94.6%', '100%', '99.99%')

@@ -149,8 +149,8 @@ def _groups(
 def _p_values(rate: FloatArray, rows: IntArray, labelled: LabelledPrediction) -> FloatArray:
     """Return p-values of groups against both the nominal coverage and the rate of all rows.
 
-    If all rows together are undercovered, so is nearly every group, and saying so of each group
-    says nothing new.
+    If all rows together are undercovered, so is nearly every group, and flagging each of
+    them would add nothing.
     """
     ends = np.clip(
         sorted([labelled.coverage, labelled.covered(labelled.own_level).mean()]), 1e-9, 1 - 1e-9

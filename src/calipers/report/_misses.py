@@ -12,7 +12,7 @@ from calipers._evaluation import LabelledPrediction
 from calipers.regressor import IntervalRegressor
 from calipers.report._format import write_cell
 
-_MOST = 12
+_MAX_MISSES = 12
 _UNUSUAL = 0.02  # fraction of rows below which a value is among the highest, lowest or rarest
 _NAMED = 4  # unusual values named
 
@@ -73,7 +73,7 @@ def worst_misses(
     """Return the rows farthest outside, in the target's unit, the worst first."""
     distance = np.maximum(labelled.lower - labelled.target, labelled.target - labelled.upper)
     outside = np.flatnonzero(distance > 0)
-    worst = outside[np.argsort(-distance[outside], kind="stable")][:_MOST]
+    worst = outside[np.argsort(-distance[outside], kind="stable")][:_MAX_MISSES]
     widths = distance[worst] / np.maximum(labelled.width[worst] / 2, np.finfo(float).tiny)
     columns = (labelled.target, labelled.point, labelled.lower, labelled.upper, distance)
     numbers = np.column_stack([*(column[worst] for column in columns), widths]).tolist()

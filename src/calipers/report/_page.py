@@ -171,7 +171,7 @@ def _settings(model: IntervalRegressor) -> list[tuple[str, str, str]]:
     """Return the name and value of each setting, with a note if it is not the default.
 
     The command line sets the preprocessor and the seed of every model, so a note on these would not
-    tell what the user chose.
+    show what the user chose.
     """
     defaults, rows = type(model)().get_params(deep=False), []
     for name, value in model.get_params(deep=False).items():

@@ -18,7 +18,7 @@ from calipers.search._result import Outcome
 from calipers.training import batch_size_of, make_program, make_settings, optimizer_of
 
 _FAILED = (np.nan,) * 4  # measures of a failed network
-_SMALLEST_RATE = 1e-9  # below, single-precision weights do not change
+_MIN_RATE = 1e-9  # below, single-precision weights do not change
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,10 +76,10 @@ class Trial:
 
 
 def _useful_epochs(settings: Settings, batches: int, limit: int) -> int:
-    """Return the epochs after which the learning rate has fallen below ``_SMALLEST_RATE``."""
+    """Return the epochs after which the learning rate has fallen below ``_MIN_RATE``."""
     if not settings.decay_rate < 1:
         return limit
-    decays = math.log(_SMALLEST_RATE / settings.learning_rate) / math.log(settings.decay_rate)
+    decays = math.log(_MIN_RATE / settings.learning_rate) / math.log(settings.decay_rate)
     return max(1, math.ceil(decays * settings.decay_steps / batches))
 
 

@@ -22,9 +22,9 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResp
 
 from calipers.serve._settings import ServerSettings
 
-_MOST_AHEAD = 8  # requests that a connection may pipeline
+_MAX_AHEAD = 8  # requests that a connection may pipeline
 _FRAMING = 16  # bytes of framing allowed for each byte of a chunked body
-_BYTES_A_HEADER = 32  # counted for each header in addition to its own
+_BYTES_PER_HEADER = 32  # counted for each header in addition to its own
 _GRACE = 1.0  # seconds that a new connection has to send a request
 
 
@@ -97,9 +97,9 @@ class Connection(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         """Start the request, or queue it behind earlier ones; refuse too many headers."""
-        size = len(self.url) + _BYTES_A_HEADER * len(self.headers)
+        size = len(self.url) + _BYTES_PER_HEADER * len(self.headers)
         size += sum(len(name) + len(value) for name, value in self.headers)
-        if size > self._settings.max_headers or len(self.pipeline) >= _MOST_AHEAD:
+        if size > self._settings.max_headers or len(self.pipeline) >= _MAX_AHEAD:
             raise _RefusedError
         self._in_body = True
         super().on_headers_complete()

@@ -181,7 +181,10 @@ def _problem_of(error: Exception) -> HTTPProblem:
 
 
 async def read_body(request: Request, most: int, reserve: Reserve) -> bytes:
-    """Return the body of a request: at most ``most`` bytes, whatever it states, reserved first."""
+    """Return the body of a request, of at most ``most`` bytes, whatever Content-Length says.
+
+    Memory is reserved before each chunk is kept.
+    """
     too_long = HTTPProblem(413, f"the body is longer than the {most:,} bytes that are allowed")
     if request.headers.get("content-encoding", "identity").lower() != "identity":
         raise HTTPProblem(415, "the body is compressed: send it uncompressed")

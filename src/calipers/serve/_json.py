@@ -16,11 +16,11 @@ from pydantic import ValidationError
 from pydantic_core import from_json
 
 from calipers.serve._problems import HTTPProblem
-from calipers.serve._schemas import MOST_ID, MOST_LABELS, PredictRequest
+from calipers.serve._schemas import MAX_ID_LENGTH, MAX_LABELS, PredictRequest
 from calipers.tables import Reserve, TableLimits
 
-_BYTES_A_MARK = 72  # of the objects behind one comma, or a quarter of a bracket
-_MARKS_A_BRACKET = 4
+_BYTES_PER_MARK = 72  # of the objects behind one comma, or a quarter of a bracket
+_MARKS_PER_BRACKET = 4
 _BRANCHES = ("float", "constrained-float")
 _CELLS = {float, int, bool, str, type(None)}
 _NUMBERS = {float, int, type(None)}
@@ -33,12 +33,12 @@ def _parsed(body: bytes, limits: TableLimits, reserve: Reserve) -> dict[str, Any
     telling them apart would take as long as parsing the body.
     """
     brackets = body.count(b"[") + body.count(b"{")
-    marks = body.count(b",") + _MARKS_A_BRACKET * brackets
-    if marks > limits.cells + _MARKS_A_BRACKET * limits.rows:
+    marks = body.count(b",") + _MARKS_PER_BRACKET * brackets
+    if marks > limits.cells + _MARKS_PER_BRACKET * limits.rows:
         raise HTTPProblem(
             413, f"the body has more than {limits.cells:,} values: send fewer rows at a time"
         )
-    reserve(4 * len(body) + _BYTES_A_MARK * marks)
+    reserve(4 * len(body) + _BYTES_PER_MARK * marks)
     try:
         document = from_json(body)
     except ValueError as error:
@@ -129,13 +129,13 @@ def read_labels(
     document = _parsed(body, limits, reserve)
     _check_fields(document, ["labels"], "labels")
     labels = document["labels"]
-    if not isinstance(labels, list) or not 1 <= len(labels) <= MOST_LABELS:
-        raise HTTPProblem(422, f"labels: should be a list of 1 to {MOST_LABELS:,} items")
+    if not isinstance(labels, list) or not 1 <= len(labels) <= MAX_LABELS:
+        raise HTTPProblem(422, f"labels: should be a list of 1 to {MAX_LABELS:,} items")
     pairs = [_label(label, f"labels[{i}]") for i, label in enumerate(labels)]
-    if sum(int(np.count_nonzero(~np.isnan(y))) for _, y in pairs) > MOST_LABELS:
+    if sum(int(np.count_nonzero(~np.isnan(y))) for _, y in pairs) > MAX_LABELS:
         raise HTTPProblem(
             413,
-            f"labels: belong to more than {MOST_LABELS:,} rows: post them in parts, with null for "
+            f"labels: belong to more than {MAX_LABELS:,} rows: post them in parts, with null for "
             "each label that is not in a part",
         )
     return pairs
@@ -145,8 +145,10 @@ def _label(label: object, place: str) -> tuple[str, NDArray[Any]]:
     if not isinstance(label, dict) or set(label) != {"id", "y"}:
         raise HTTPProblem(422, f"{place}: should be an object with id and y, and nothing else")
     key, y = label["id"], label["y"]
-    if not isinstance(key, str) or len(key) > MOST_ID:
-        raise HTTPProblem(422, f"{place}.id: should be a string of at most {MOST_ID} characters")
+    if not isinstance(key, str) or len(key) > MAX_ID_LENGTH:
+        raise HTTPProblem(
+            422, f"{place}.id: should be a string of at most {MAX_ID_LENGTH} characters"
+        )
     values, where = (y, f"{place}.y[{{}}]") if isinstance(y, list) else ([y], f"{place}.y")
     wrong = next((i for i, value in enumerate(values) if type(value) not in _NUMBERS), None)
     if y is None or wrong is not None:

@@ -27,7 +27,7 @@ from calipers.serve._served import ServedPrediction
 
 _SECONDS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30)
 _ROWS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000)
-_MOST_NUMBERS = 4_000_000  # of inputs that are kept until labels arrive, 32 MB
+_MAX_NUMBERS = 4_000_000  # of inputs that are kept until labels arrive, 32 MB
 _PLAIN = struct.calcsize(">QI")
 _ROLLING = {
     "coverage": "Fraction of recent labels inside.",
@@ -72,7 +72,7 @@ class Ring:
         self.version[at] = version
         if inputs is not None and inputs.size:
             if not len(self._inputs):
-                rows = max(1, min(capacity, _MOST_NUMBERS // inputs.shape[1]))
+                rows = max(1, min(capacity, _MAX_NUMBERS // inputs.shape[1]))
                 self._inputs, self._owner = np.zeros((rows, inputs.shape[1])), np.full(rows, -1)
             rows_at = at % len(self._inputs)
             self._inputs[rows_at], self._owner[rows_at] = inputs, at
@@ -121,14 +121,14 @@ class Watch:
         values = {"coverage": self.covered, "outside_share": self.outside}.get(name, self.width)
         return float(np.mean(values)) if values else float("nan")
 
-    def keep(self, answer: ServedPrediction) -> str | None:
+    def keep(self, prediction: ServedPrediction) -> str | None:
         """Record a prediction; return its id, for labels, or None if it is not kept."""
-        self.outside.extend(np.any(answer.outside, axis=1).tolist())
-        if answer.bounds is None:
+        self.outside.extend(np.any(prediction.outside, axis=1).tolist())
+        if prediction.bounds is None:
             return None
-        lower, upper = answer.bounds.T
+        lower, upper = prediction.bounds.T
         self.width.extend((upper - lower).tolist())
-        return self._ring.put(lower, upper, answer.inputs, answer.version)
+        return self._ring.put(lower, upper, prediction.inputs, prediction.version)
 
     def label(self, key: str, labels: FloatArray) -> tuple[int, int, int] | None:
         """Compare labels, with NaN for those not known yet, with the intervals of a prediction.
@@ -204,15 +204,15 @@ class Monitor:
             for key, gauge in rolling.items():
                 gauge.labels(name).set_function(partial(self.watches[name].rolling, key))
 
-    def learnt(self, name: str, alarm: Martingale) -> None:
+    def learned(self, name: str, alarm: Martingale) -> None:
         self.alarm.labels(name).set(float(alarm.alarm))
         self.evidence.labels(name).set(alarm.log10)
 
-    def predicted(self, name: str, answer: ServedPrediction) -> str | None:
+    def predicted(self, name: str, prediction: ServedPrediction) -> str | None:
         """Record a prediction; return its id for labels, or None if it is not kept."""
-        self.rows.labels(name).inc(len(answer))
-        self.rows_outside.labels(name).inc(int(answer.outside.any(axis=1).sum()))
-        return self.watches[name].keep(answer)
+        self.rows.labels(name).inc(len(prediction))
+        self.rows_outside.labels(name).inc(int(prediction.outside.any(axis=1).sum()))
+        return self.watches[name].keep(prediction)
 
     def labelled(self, name: str, key: str, labels: FloatArray) -> tuple[int, int] | None:
         """Record labels; return how many counted and how many were repeated, or None if unknown."""

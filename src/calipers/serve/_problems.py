@@ -9,17 +9,18 @@ from fastapi.responses import JSONResponse
 from calipers.tables import EncodedError, TableError, TooLargeError
 
 MEDIA_TYPE = "application/problem+json"
-_LONGEST = 2_000  # characters of a detail: a quoted value may be of any length
+_MAX_DETAIL = 2_000  # characters of a detail: a quoted value may be of any length
 
 
 class HTTPProblem(Exception):  # noqa: N818 - the name in RFC 9457
-    """An error with an HTTP status, and a detail that says what is wrong with the request.
+    """An error with an HTTP status, and a detail that explains what is wrong with the request.
 
-    Statuses that another attempt may change ask for it after a second, unless headers say when.
+    Where another attempt may succeed, the response asks for it after a second, unless ``headers``
+    state another time.
     """
 
     def __init__(self, status: int, detail: str, headers: Mapping[str, str] | None = None) -> None:
-        detail = detail if len(detail) <= _LONGEST else f"{detail[:_LONGEST]}..."
+        detail = detail if len(detail) <= _MAX_DETAIL else f"{detail[:_MAX_DETAIL]}..."
         super().__init__(detail)
         retry = {"Retry-After": "1"} if status in (429, 503) else {}
         self.status, self.detail, self.headers = status, detail, retry | dict(headers or {})

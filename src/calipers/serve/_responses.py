@@ -17,10 +17,10 @@ if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
 
-_BYTES_A_NUMBER = 80  # in an array, and in the longest format: a quantile with its level in JSON
-_BYTES_A_ROW = 64
-_BYTES_A_CELL = 32
-_NUMBERS_A_BLOCK = 100_000
+_BYTES_PER_NUMBER = 80  # in an array, and in the longest format: a quantile with its level in JSON
+_BYTES_PER_ROW = 64
+_BYTES_PER_CELL = 32
+_NUMBERS_PER_BLOCK = 100_000
 _OBJECTS = {"intervals": ("lower", "upper"), "quantiles": ("value",), "members": MEMBER}
 """Fields of a prediction with several objects per row, and the keys of each object."""
 _LEVELS = {"intervals": ("coverage", "coverages"), "quantiles": ("level", "quantile_levels")}
@@ -30,27 +30,27 @@ _NULLS: dict[str, Any] = {"inf_nan_mode": "null"}
 
 def numbers_bytes(numbers: int, rows: int) -> int:
     """Return an upper bound on the bytes of the numbers of a response, in any format."""
-    return _BYTES_A_NUMBER * numbers + _BYTES_A_ROW * rows
+    return _BYTES_PER_NUMBER * numbers + _BYTES_PER_ROW * rows
 
 
 def kept_bytes(table: "pa.Table") -> int:
     """Return an upper bound on the bytes of the caller's own columns in a response."""
-    return _BYTES_A_CELL * table.num_rows * table.num_columns + 2 * int(table.nbytes)
+    return _BYTES_PER_CELL * table.num_rows * table.num_columns + 2 * int(table.nbytes)
 
 
-def outside_bytes(served: Served, answer: ServedPrediction) -> int:
+def outside_bytes(served: Served, prediction: ServedPrediction) -> int:
     """Return an upper bound on the bytes of the names of inputs outside the training range."""
-    if not answer.outside.any():
+    if not prediction.outside.any():
         return 0
     lengths = np.array([4 * len(column.name) + 4 for column in served.model.inputs_])
-    return 2 * int(answer.outside.sum(axis=0) @ lengths)
+    return 2 * int(prediction.outside.sum(axis=0) @ lengths)
 
 
 def negotiate(accept: str | None, sent: str) -> str:
-    """Return the format of a response by the weights of RFC 9110; of equals, that of the request.
+    """Return the format of a response by the weights of RFC 9110.
 
-    The most specific range that matches a format gives its weight. Of formats with the same weight,
-    the one named first is taken.
+    The most specific range that matches a format gives its weight. Among formats of equal weight,
+    that of the request is preferred, then the one named first.
 
     >>> negotiate("*/*", "text/csv"), negotiate("text/csv;q=0.9", "application/json")
     ('text/csv', 'text/csv')
@@ -67,7 +67,7 @@ def negotiate(accept: str | None, sent: str) -> str:
             if kind in ranges:
                 weights[media] = ranges[kind]
                 break
-    best = max(weights, key=lambda media: weights[media], default=None)  # the first of equals
+    best = max(weights, key=lambda media: weights[media], default=None)  # the first of equal weight
     if best is None or not weights[best][0]:
         raise HTTPProblem(
             406, f"responses come as {', '.join(MEDIA_TYPES)}, and {accept!r} allows none of them"
@@ -85,31 +85,32 @@ def _weight(parameters: list[str]) -> float:
     return 1.0
 
 
-def as_json(served: Served, answer: ServedPrediction, numbers: int, key: str | None) -> bytes:
+def as_json(served: Served, prediction: ServedPrediction, numbers: int, key: str | None) -> bytes:
     """Return predictions in JSON, row by row, with null for infinite bounds.
 
     They are written in blocks of rows, since the Python objects take many times the bytes of their
     JSON; ``numbers`` is the count of numbers in the whole response.
     """
-    rows = max(1, _NUMBERS_A_BLOCK * len(answer) // max(numbers, 1))
+    rows = max(1, _NUMBERS_PER_BLOCK * len(prediction) // max(numbers, 1))
     blocks = [
-        to_json(_block(served, answer[i : i + rows]), **_NULLS) for i in range(0, len(answer), rows)
+        to_json(_block(served, prediction[i : i + rows]), **_NULLS)
+        for i in range(0, len(prediction), rows)
     ]
     head = to_json({"model": served.name, "id": key, "predictions": []})
     return head[:-2] + b",".join(block[1:-1] for block in blocks) + b"]}"
 
 
-def _block(served: Served, answer: ServedPrediction) -> list[dict[str, Any]]:
+def _block(served: Served, prediction: ServedPrediction) -> list[dict[str, Any]]:
     """Return one object per row from the fields of the prediction; most are single numbers."""
-    prediction = answer.prediction
-    columns: dict[str, list[Any]] = {"point": [], "intervals": [[]] * len(answer)}
+    requested = prediction.prediction
+    columns: dict[str, list[Any]] = {"point": [], "intervals": [[]] * len(prediction)}
     level_fields = {levels for _, levels in _LEVELS.values()}
-    for field in fields(prediction):
-        values = getattr(prediction, field.name)
+    for field in fields(requested):
+        values = getattr(requested, field.name)
         if values is None or field.name in level_fields:
             continue
         if field.name in _OBJECTS:
-            columns[field.name] = _objects(prediction, field.name)
+            columns[field.name] = _objects(requested, field.name)
         elif field.name == "density":
             columns["density"] = _dicts(x=values[:, 0].tolist(), y=values[:, 1].tolist())
         elif field.name == "atoms":
@@ -117,7 +118,7 @@ def _block(served: Served, answer: ServedPrediction) -> list[dict[str, Any]]:
             columns["atoms"] = [{"x": value, "mass": mass} for value, mass in atoms]
         else:
             columns[field.name] = values.tolist()
-    columns["outside"] = _outside(served, answer)
+    columns["outside"] = _outside(served, prediction)
     return _dicts(**columns)
 
 
@@ -139,23 +140,23 @@ def _dicts(**columns: list[Any]) -> list[dict[str, Any]]:
     return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
 
 
-def _outside(served: Served, answer: ServedPrediction) -> list[list[str]]:
+def _outside(served: Served, prediction: ServedPrediction) -> list[list[str]]:
     """Return the names of each row's inputs outside the training range; most rows have none."""
     names = np.array([column.name for column in served.model.inputs_], dtype=object)
-    outside: list[list[str]] = [[]] * len(answer)
-    for row in np.flatnonzero(answer.outside.any(axis=1)):
-        outside[row] = names[answer.outside[row]].tolist()
+    outside: list[list[str]] = [[]] * len(prediction)
+    for row in np.flatnonzero(prediction.outside.any(axis=1)):
+        outside[row] = names[prediction.outside[row]].tolist()
     return outside
 
 
 def as_frame(
-    served: Served, answer: ServedPrediction, kept: "pd.DataFrame | None" = None
+    served: Served, prediction: ServedPrediction, kept: "pd.DataFrame | None" = None
 ) -> "pd.DataFrame":
     """Return predictions as a frame, after the columns of the frame ``kept``."""
     import pandas as pd
 
-    columns: dict[str, Any] = dict(answer.prediction.columns())
-    columns["outside"] = [", ".join(names) for names in _outside(served, answer)]
+    columns: dict[str, Any] = dict(prediction.prediction.columns())
+    columns["outside"] = [", ".join(names) for names in _outside(served, prediction)]
     frame = pd.DataFrame(columns)
     if kept is None:
         return frame

@@ -16,8 +16,8 @@ Level = Annotated[FiniteFloat, Field(gt=0, lt=1)]
 Cell = FiniteFloat | bool | str | None
 Record = dict[str, Cell]
 
-MOST_COVERAGES, MOST_QUANTILES, MOST_POINTS = 32, 128, 1024
-MOST_LABELS, MOST_ID = 10_000, 64
+MAX_COVERAGES, MAX_QUANTILES, MAX_POINTS = 32, 128, 1024
+MAX_LABELS, MAX_ID_LENGTH = 10_000, 64
 
 
 def _kind(rows: object) -> str:
@@ -39,12 +39,10 @@ class _Strict(BaseModel):
 class QueryFields(BaseModel):
     """What to predict for each row; fields that ``Query`` also has are passed on by name."""
 
-    coverage: Level | Annotated[list[Level], Field(max_length=MOST_COVERAGES)] | None = Field(
+    coverage: Level | Annotated[list[Level], Field(max_length=MAX_COVERAGES)] | None = Field(
         None, description="One or several coverages of intervals; the model's own by default."
     )
-    quantiles: list[Level] = Field(
-        [], max_length=MOST_QUANTILES, description="Levels of quantiles."
-    )
+    quantiles: list[Level] = Field([], max_length=MAX_QUANTILES, description="Levels of quantiles.")
     members: bool = Field(False, description="Whether to return each member's split normal.")
     parameters: bool = Field(
         False, description="Former name of `members`.", json_schema_extra={"deprecated": True}
@@ -66,7 +64,7 @@ class QueryFields(BaseModel):
 class AddressFields(QueryFields):
     """The query string of a request whose body is a table."""
 
-    coverage: Annotated[list[Level] | None, Field(max_length=MOST_QUANTILES)] = None
+    coverage: Annotated[list[Level] | None, Field(max_length=MAX_QUANTILES)] = None
     keep: bool = Field(
         False, description="Whether the response starts with the columns of the table."
     )
@@ -80,7 +78,7 @@ class PredictRequest(QueryFields, _Strict):
         "lists in the order of the inputs that the model uses. null for a missing value."
     )
     density: int = Field(
-        0, ge=0, le=MOST_POINTS, description="Number of points of the density to return."
+        0, ge=0, le=MAX_POINTS, description="Number of points of the density to return."
     )
 
 
@@ -153,7 +151,9 @@ class PredictResponse(BaseModel):
 class Label(_Strict):
     """The observed targets of the rows of one prediction."""
 
-    id: str = Field(max_length=MOST_ID, description="The id in the response with the prediction.")
+    id: str = Field(
+        max_length=MAX_ID_LENGTH, description="The id in the response with the prediction."
+    )
     y: FiniteFloat | list[FiniteFloat | None] = Field(
         description="The target of each row; null if it is not known yet."
     )
@@ -162,7 +162,7 @@ class Label(_Strict):
 class LabelsRequest(_Strict):
     """Labels, which may be posted in parts and repeatedly: each counts once."""
 
-    labels: list[Label] = Field(min_length=1, max_length=MOST_LABELS)
+    labels: list[Label] = Field(min_length=1, max_length=MAX_LABELS)
 
 
 class LabelsResponse(BaseModel):

@@ -19,7 +19,7 @@ from calipers.preprocessing import Column, check_names
 from calipers.regressor import IntervalRegressor
 
 _PUBLIC = ("fitted_at", "rows", "versions", "evaluation")  # facts without paths of files
-_MOST_VERSIONS = 256  # versions of an adapting model that are kept for late labels
+_MAX_VERSIONS = 256  # versions of an adapting model that are kept for late labels
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
@@ -49,7 +49,7 @@ class ServedPrediction:
     bounds: NDArray[np.float64] | None
     # (rows, encoded inputs): inputs of the networks, for updates when labels arrive
     inputs: NDArray[np.float64] | None = None
-    # number of updates that the model had learnt from: for all rows, or for each row
+    # number of updates that the model had learned from: for all rows, or for each row
     version: int | NDArray[np.intp] = 0
 
     def __len__(self) -> int:
@@ -62,23 +62,25 @@ class ServedPrediction:
         return ServedPrediction(self.prediction[rows], self.outside[rows], bounds, inputs, version)
 
 
-def join(answers: Sequence[ServedPrediction]) -> ServedPrediction:
+def join(predictions: Sequence[ServedPrediction]) -> ServedPrediction:
     """Concatenate the predictions of consecutive rows."""
-    if len(answers) == 1:
-        return answers[0]
-    bounds = [answer.bounds for answer in answers if answer.bounds is not None]
-    inputs = [answer.inputs for answer in answers if answer.inputs is not None]
+    if len(predictions) == 1:
+        return predictions[0]
+    bounds = [prediction.bounds for prediction in predictions if prediction.bounds is not None]
+    inputs = [prediction.inputs for prediction in predictions if prediction.inputs is not None]
     return ServedPrediction(
-        Prediction.concatenate([answer.prediction for answer in answers]),
-        np.concatenate([answer.outside for answer in answers]),
+        Prediction.concatenate([prediction.prediction for prediction in predictions]),
+        np.concatenate([prediction.outside for prediction in predictions]),
         np.concatenate(bounds) if bounds else None,
         np.concatenate(inputs) if inputs else None,
-        np.concatenate([np.broadcast_to(answer.version, len(answer)) for answer in answers]),
+        np.concatenate(
+            [np.broadcast_to(prediction.version, len(prediction)) for prediction in predictions]
+        ),
     )
 
 
 class Served:
-    """A model under its name on the server, and what it has learnt from labels."""
+    """A model under its name on the server, and what it has learned from labels."""
 
     def __init__(self, name: str, model: IntervalRegressor, folder: Path | None = None) -> None:
         self.name = name  # letters, digits, dots, dashes and underscores
@@ -88,11 +90,11 @@ class Served:
         self.inputs = tuple(column for column in model.inputs_ if column.used)
         #: The ensemble, with infinite bounds at coverages that the calibration does not support.
         self.ensemble = replace(model.ensemble_, n_jobs=1, unsupported="inf")
-        # The ensemble that has learnt from all labels; without adaptation, for the alarm only.
+        # The ensemble that has learned from all labels; without adaptation, for the alarm only.
         self._following = self.ensemble
         # The last ensembles that predicted, each with its version: the number of updates.
-        self._versions = deque([(0, self.ensemble)], _MOST_VERSIONS)
-        self._is_unsaved = False  # whether it has learnt since it was loaded or saved
+        self._versions = deque([(0, self.ensemble)], _MAX_VERSIONS)
+        self._is_unsaved = False  # whether it has learned since it was loaded or saved
 
     @property
     def coverage(self) -> float:
@@ -114,7 +116,7 @@ class Served:
         return {name: table[name] for name in table if name in names}
 
     def predict(self, pieces: list[Piece]) -> list[ServedPrediction | Exception]:
-        """Predict all pieces in one pass; if that fails, each by itself."""
+        """Predict all pieces in one pass; if that fails, each separately."""
         try:
             return list(self._predict(pieces))
         except Exception as error:

@@ -129,11 +129,11 @@ class Service:
         async with self._in_time():
             size = len(body) if sent == JSON else LARGE  # few bytes of a table may hold many cells
             table = await offload(size, self._read, served, body, sent, fields, account.reserve)
-            answer = await self._predict(served, table)
-            account.reserve(responses.outside_bytes(served, answer))
-            key = self._monitor.predicted(name, answer) if table.record else None
+            prediction = await self._predict(served, table)
+            account.reserve(responses.outside_bytes(served, prediction))
+            key = self._monitor.predicted(name, prediction) if table.record else None
             size = table.numbers if table.frame is None else LARGE
-            content = await offload(size, _written, served, answer, table, key, wanted)
+            content = await offload(size, _written, served, prediction, table, key, wanted)
         headers = {} if key is None else {ID_HEADER: key}
         return Response(content, media_type=wanted, headers=headers)
 
@@ -183,7 +183,7 @@ class Service:
 
     async def _predict(self, served: Served, table: _RequestRows) -> ServedPrediction:
         """Queue a table piece by piece, so that other requests are handled in between."""
-        answers = []
+        predictions = []
         size = self._settings.batch_rows
         for start in range(0, table.rows, size):
             rows = min(size, table.rows - start)
@@ -191,11 +191,11 @@ class Service:
             piece = Piece(part, rows, table.query)
             try:
                 batcher = self._batchers[served.name]
-                answers.append(await batcher.submit(piece, table.numbers))
+                predictions.append(await batcher.submit(piece, table.numbers))
             except DataError as error:
                 row = None if error.row is None else error.row + start
                 raise DataError(error.problem, column=error.column, row=row) from None
-        return join(answers)
+        return join(predictions)
 
     async def label(self, name: str, request: Request) -> dict[str, Any]:
         """Record labels that were posted back."""
@@ -236,7 +236,7 @@ class Service:
             if fresh is not None:
                 await asyncio.to_thread(served.learn, *fresh, self._settings.adapt)
             if served.alarm is not None:
-                self._monitor.learnt(name, served.alarm)
+                self._monitor.learned(name, served.alarm)
             try:
                 await asyncio.to_thread(served.save)
             except (OSError, ValueError) as error:
@@ -250,8 +250,8 @@ class Service:
 
 
 def _written(
-    served: Served, answer: ServedPrediction, table: _RequestRows, key: str | None, kind: str
+    served: Served, prediction: ServedPrediction, table: _RequestRows, key: str | None, kind: str
 ) -> bytes:
     if kind == JSON:
-        return responses.as_json(served, answer, table.numbers, key)
-    return responses.write_frame(responses.as_frame(served, answer, table.frame), kind)
+        return responses.as_json(served, prediction, table.numbers, key)
+    return responses.write_frame(responses.as_frame(served, prediction, table.frame), kind)

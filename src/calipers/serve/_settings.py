@@ -5,7 +5,7 @@ import re
 import sys
 from dataclasses import dataclass
 
-SHORTEST_TOKEN = 16
+MIN_TOKEN_LENGTH = 16
 
 _OTHER_FILES = 128  # that a process may need in addition to its connections
 _LOOPBACK_NAMES = ("localhost", "127.0.0.1", "[::1]")
@@ -71,9 +71,9 @@ class ServerSettings:
             raise ValueError(
                 "a token must consist of letters, digits and . _ ~ + / = -, as HTTP headers allow"
             )
-        if self.token is not None and len(self.token) < SHORTEST_TOKEN:
+        if self.token is not None and len(self.token) < MIN_TOKEN_LENGTH:
             raise ValueError(
-                f"a token must have at least {SHORTEST_TOKEN} characters, got {len(self.token)}; "
+                f"a token must have at least {MIN_TOKEN_LENGTH} characters, got {len(self.token)}; "
                 "`openssl rand -hex 32` makes a good one"
             )
 

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 DELIMITERS = ",;\t|"
 
 _HEAD = 2**16  # bytes from which the delimiter is detected
-_LONGEST = 2**22  # most bytes in a row
-_BEHIND_SPACES = r'^ +"([^"]*)" *$'  # pyarrow does not take such values for quoted
+_MAX_ROW_BYTES = 2**22  # most bytes in a row
+_BEHIND_SPACES = r'^ +"([^"]*)" *$'  # pyarrow does not treat such values as quoted
 _UNCLOSED = "a quotation mark is opened and never closed"
 
 
@@ -50,7 +50,7 @@ def text_tables(raw: BinaryIO, name: str, form: TextFormat, rows: int) -> Iterat
         batches = reader.open_csv(
             io.BufferedReader(stream, _HEAD),
             reader.ReadOptions(
-                use_threads=False, block_size=_LONGEST, autogenerate_column_names=True
+                use_threads=False, block_size=_MAX_ROW_BYTES, autogenerate_column_names=True
             ),
             reader.ParseOptions(
                 delimiter=delimiter, newlines_in_values=True, invalid_row_handler=keep
@@ -80,7 +80,7 @@ def _head(stream: TextStream) -> str:
         text = data.decode(errors="ignore")
         unquoted = text.lstrip("\r\n").split('"')[::2]
         ended = any("\n" in part or "\r" in part for part in unquoted)
-        if ended or len(data) < size or size >= _LONGEST:
+        if ended or len(data) < size or size >= _MAX_ROW_BYTES:
             return text
         size *= 4
 
@@ -131,7 +131,7 @@ def _sniff(head: str) -> str:
 
 
 def _check_quotes(table: "pa.Table", quotes: int, seen: int, name: str) -> None:
-    """Refuse a quotation mark that is never closed, which makes one value of all that follows."""
+    """Refuse a quotation mark that is never closed, which turns all that follows into one value."""
     if quotes % 2 and table.num_rows:
         last = table.slice(table.num_rows - 1).to_pylist()[0]
         if any(value and "\n" in value for value in last.values()):
@@ -152,7 +152,7 @@ def _explain(
         if quotes % 2 and "\n" in found.text:
             problem = _UNCLOSED
     elif "straddl" in str(error):
-        problem = f"a row has more than {_LONGEST:,} bytes: is a quotation mark not closed?"
+        problem = f"a row has more than {_MAX_ROW_BYTES:,} bytes: is a quotation mark not closed?"
     elif "Empty CSV" in str(error):
         problem = "the file has a header but no rows"
     raise TableError(problem, file=name, row=row) from None

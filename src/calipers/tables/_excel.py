@@ -11,9 +11,9 @@ from typing import IO, Any, BinaryIO, NoReturn
 from calipers.tables._delimited import TextFormat
 from calipers.tables._source import TableError
 
-_MOST_BYTES = 2**29  # of a workbook when unpacked
-_MOST_TEXT = 2**29  # characters in its cells
-_MOST_CELLS = 2**25
+_MAX_BYTES = 2**29  # of a workbook when unpacked
+_MAX_TEXT = 2**29  # characters in its cells
+_MAX_CELLS = 2**25
 _CHUNK = 2**20
 _TAG = re.compile(rb"<(?:[^\s<>/:]*:)?(row|c)(?=[\s/>])([^<]*)")
 _PLACE = re.compile(rb"\sr\s*=\s*[\"']([^\"']*)")
@@ -36,7 +36,7 @@ def excel_tables(raw: BinaryIO, name: str, form: TextFormat, rows: int) -> Itera
     except Exception as error:  # damaged files raise many kinds of exceptions
         raise TableError(f"the workbook cannot be read ({error})", file=name) from None
     size = sum(len(value) for _, values in sheet.items() for value in values if type(value) is str)
-    if size > _MOST_TEXT:  # repeated texts are shared between cells, but not in a table
+    if size > _MAX_TEXT:  # repeated texts are shared between cells, but not in a table
         _refuse(f"texts of {size:,} characters", name)
     sheet.columns = [str(column) for column in sheet.columns]
     sheet = sheet.infer_objects()
@@ -48,13 +48,13 @@ def excel_tables(raw: BinaryIO, name: str, form: TextFormat, rows: int) -> Itera
 
 
 def _check(raw: BinaryIO, name: str) -> None:
-    """Refuse archives that are no workbooks, or of which a few kilobytes unpack to gigabytes."""
+    """Refuse archives that are not workbooks, or that unpack from kilobytes to gigabytes."""
     try:
         with zipfile.ZipFile(raw) as archive:
             entries = {entry.filename: entry.file_size for entry in archive.infolist()}
             if "xl/workbook.xml" not in entries:
                 raise zipfile.BadZipFile
-            if (size := sum(entries.values())) > _MOST_BYTES:
+            if (size := sum(entries.values())) > _MAX_BYTES:
                 _refuse(f"{size:,} bytes when unpacked", name)
             for entry in entries:
                 if entry.startswith("xl/worksheets/") and entry.endswith(".xml"):
@@ -83,7 +83,7 @@ def _check_cells(sheet: IO[bytes], name: str) -> None:
                     _refuse(f"a cell at {value[:20]!r}", name)
                 rows = max(rows, int(place[2] or 0))
                 columns = max(columns, reduce(lambda n, letter: 26 * n + letter - 64, place[1], 0))
-        if (most := max(cells, rows * columns)) > _MOST_CELLS:
+        if (most := max(cells, rows * columns)) > _MAX_CELLS:
             _refuse(f"a sheet of {most:,} cells", name)
 
 

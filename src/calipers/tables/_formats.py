@@ -38,8 +38,8 @@ class FileFormat:
     #: ``write_table``. None for a format that can only be read.
     write: Writer | None = None
     endings: tuple[str, ...] = ()  #: Endings of file names that select it for writing.
-    #: First bytes of a file, by which it is recognised. None for delimited text, which any file is
-    #: taken for that no other format recognises.
+    #: First bytes of a file, by which it is recognised. None for delimited text, the format of
+    #: any file that no other format recognises.
     magic: bytes | None = None
     seeks: bool = False  #: Whether reading it needs random access.
 

@@ -2,10 +2,10 @@
 
 A few bytes of Arrow can stand for any number of them: compressed buffers, buffers and strings that
 are referenced many times, dictionaries, views, nested types. pyarrow has no memory pool of limited
-size, and cannot tell what a message contains. Therefore the metadata, a FlatBuffer that pyarrow has
-verified, is parsed here, and anything not understood is refused: versions other than V5 (V4 hides
-compression in custom metadata), compression, nested types, delta dictionaries, and bytes that are
-referenced twice. Dictionaries and views are then expanded within the remaining bytes.
+size, and cannot report what a message contains. Therefore the metadata, a FlatBuffer that pyarrow
+has verified, is parsed here, and anything not understood is refused: versions other than V5 (V4
+hides compression in custom metadata), compression, nested types, delta dictionaries, and bytes that
+are referenced twice. Dictionaries and views are then expanded within the remaining bytes.
 """
 
 import struct
@@ -30,7 +30,7 @@ _V5 = 4
 _SCHEMA, _DICTIONARY, _BATCH = 1, 2, 3
 _TIMESTAMP = 10
 _PLAIN_TYPES = {*range(1, 11), 15, 18, 19, 20, 23, 24}  # without children; no calendar intervals
-_MOST_BATCHES = 1_024
+_MAX_BATCHES = 1_024
 _SCHEMA_BYTES = 2_048  # per allowed column: its name, and what pandas adds
 _DICTIONARY_WORK = 64  # bytes of dictionaries validated over all batches, in units of limits.body
 
@@ -138,8 +138,8 @@ def _check_messages(stream: pa.Buffer, limits: TableLimits) -> None:
             _check_schema(data, header, limits)
             continue
         batches += 1
-        if batches > _MOST_BATCHES:
-            raise too_large(f"the table has more than {_MOST_BATCHES:,} batches: merge them")
+        if batches > _MAX_BATCHES:
+            raise too_large(f"the table has more than {_MAX_BATCHES:,} batches: merge them")
         if kind == _DICTIONARY:
             if _number(data, header, 2, "<B"):
                 raise _encoded("the Arrow dictionaries grow by deltas: send them whole")

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     import pyarrow.dataset as ds
 
-_LARGEST = 256 * 2**20  # bytes; larger files are divided
+_MAX_BYTES = 256 * 2**20  # bytes; larger files are divided
 _ROWS = 2**16  # of a block
 
 
@@ -80,12 +80,12 @@ def _checked(path: Path) -> list[Any]:
 
 def _divided(fragment: "ds.ParquetFileFragment", size: int) -> list["ds.ParquetFileFragment"]:
     """A large file as runs of row groups; a small one whole, without opening it."""
-    if size <= _LARGEST:
+    if size <= _MAX_BYTES:
         return [fragment]
     runs: list[list[int]] = [[]]
     run_size = 0
     for group in fragment.row_groups:
-        if run_size >= _LARGEST:
+        if run_size >= _MAX_BYTES:
             runs.append([])
             run_size = 0
         runs[-1].append(group.id)

@@ -20,7 +20,7 @@ from calipers_study.settings import StudySettings
 Array = Any
 FloatArray = NDArray[np.float64]
 
-_MOST_STEPS = 60_000
+_MAX_STEPS = 60_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -165,7 +165,7 @@ def train_rows(
     extra = kind == "quantiles"
     sizes = (lanes.inputs.shape[2] + extra, *settings.hidden_layers, 1)
     steps = -(-int(lanes.count.max()) // settings.batch_size)
-    epochs = max(1, min(settings.epochs, _MOST_STEPS // steps))
+    epochs = max(1, min(settings.epochs, _MAX_STEPS // steps))
     rows = (
         lanes.inputs, lanes.target, lanes.count,
         lanes.valid_inputs, lanes.valid_target, lanes.valid_count,

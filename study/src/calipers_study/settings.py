@@ -172,7 +172,7 @@ def _check_keys(table: dict[str, Any]) -> None:
         raise SettingsError(f"loss must be one of {known}, got {loss!r}")
     foreign = set().union(*_LOSS_KEYS.values()) - _LOSS_KEYS[loss]
     for name in sorted(foreign & set(table)):
-        raise SettingsError(f"{name} is no setting of the loss {loss!r}")
+        raise SettingsError(f"{name} is not a setting of the loss {loss!r}")
     required = {n for n, field in fields.items() if field.default is dataclasses.MISSING}
     required |= _LOSS_KEYS[loss] - {"adversarial_step"}
     if missing := sorted(required - set(table)):

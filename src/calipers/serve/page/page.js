@@ -10,14 +10,14 @@ import { Scorer, fill } from "./table.js";
 const POINTS = 241; // of a density
 
 const get = (id) => document.getElementById(id);
-const state = { models: [], limits: null, model: null, row: {}, coverage: null, answer: null, sweep: null };
+const state = { models: [], limits: null, model: null, row: {}, coverage: null, prediction: null, sweep: null };
 const lacking = new Set(); // inputs that have no value yet
 const controls = new Map();
-const answering = new Latest(showBusy);
+const predicting = new Latest(showBusy);
 const sweeping = new Latest(showBusy);
 
 function showBusy() {
-  get("busy").classList.toggle("on", answering.busy || sweeping.busy);
+  get("busy").classList.toggle("on", predicting.busy || sweeping.busy);
 }
 
 async function start() {
@@ -42,11 +42,11 @@ function chooseFromHash() {
 }
 
 function choose(name) {
-  answering.cancel();
+  predicting.cancel();
   sweeping.cancel();
   const model = state.models.find((one) => one.name === name);
   const inputs = model.inputs.filter((column) => column.used);
-  Object.assign(state, { model, inputs, answer: null, sweep: null, domain: null, coverage: model.coverage });
+  Object.assign(state, { model, inputs, prediction: null, sweep: null, domain: null, coverage: model.coverage });
   history.replaceState(null, "", `#${encodeURIComponent(name)}`);
   document.title = `${name} · calipers`;
   get("target").textContent = model.target.name;
@@ -132,12 +132,12 @@ function showLacking() {
 function update(changed = null) {
   showLacking();
   if (lacking.size) {
-    answering.cancel();
+    predicting.cancel();
     sweeping.cancel();
     state.sweep = null; // the cancelled request is made again later
     return;
   }
-  answering.run(fetchPrediction);
+  predicting.run(fetchPrediction);
   const isSwept = changed !== null && changed === get("sweep-input").value;
   if (!isSwept || !state.sweep || !covers(state.sweep, state.row[changed])) sweeping.run(fetchSweep);
   showCurl();
@@ -165,8 +165,8 @@ const fetchPrediction = (signal) =>
   guarded(async () => {
     const more = state.model.any_coverage ? { members: true, density: POINTS } : {};
     const { predictions } = await post(path(), question([state.row], more), signal);
-    state.answer = predictions[0];
-    showAnswer();
+    state.prediction = predictions[0];
+    showPrediction();
   });
 
 const fetchSweep = (signal) =>
@@ -191,11 +191,11 @@ function whyUnbounded(coverage) {
     (most > 0 ? `Intervals of up to ${most}% are finite.` : "");
 }
 
-function showAnswer() {
-  const { answer, model } = state;
+function showPrediction() {
+  const { prediction, model } = state;
   const show = formatter(model.target.low, model.target.high);
-  get("point").textContent = show(answer.point);
-  const interval = answer.intervals[0];
+  get("point").textContent = show(prediction.point);
+  const interval = prediction.intervals[0];
   const line = get("interval");
   line.replaceChildren();
   const bounded = interval && interval.lower !== null && interval.upper !== null;
@@ -208,7 +208,7 @@ function showAnswer() {
   get("unbounded").textContent = !interval || bounded ? "" : whyUnbounded(interval.coverage);
   get("mini-point").textContent = `${model.target.name} ${get("point").textContent}`;
   get("mini-interval").textContent = !interval ? "" : bounded ? line.lastChild.textContent : "no finite interval";
-  const names = answer.outside;
+  const names = prediction.outside;
   get("mini").classList.toggle("unseen", names.length > 0);
   for (const column of state.inputs) controls.get(column.name).mark(names.includes(column.name));
   const shown = names.slice(0, 4).join(", ") + (names.length > 4 ? ` and ${names.length - 4} more` : "");
@@ -216,14 +216,14 @@ function showAnswer() {
   get("outside").textContent = names.length
     ? `${shown} ${names.length > 1 ? "are" : "is"} outside the training range. Trust this prediction less; its interval may be too narrow.`
     : "";
-  state.domain = drawDensity(get("density"), answer, model.target, get("members").checked ? model.members : 0, state.domain);
-  showKey(answer, model);
+  state.domain = drawDensity(get("density"), prediction, model.target, get("members").checked ? model.members : 0, state.domain);
+  showKey(prediction, model);
   if (state.sweep) showSweep();
 }
 
 // The legend of the chart, which shows a density, probabilities of single values, or only bounds.
-function showKey(answer, model) {
-  const discrete = Boolean(answer.atoms) && !answer.density?.y.some((value) => value > 0);
+function showKey(prediction, model) {
+  const discrete = Boolean(prediction.atoms) && !prediction.density?.y.some((value) => value > 0);
   const kind = discrete ? "probability of each value" : "predictive density, smoothed";
   get("density-key").textContent = model.any_coverage ? `${kind}; interval shaded, its ends dashed` : "interval, its ends dashed";
   get("members-label").hidden = !model.any_coverage || discrete; // networks are continuous
@@ -231,9 +231,9 @@ function showKey(answer, model) {
 
 function showSweep() {
   const { column, predictions } = state.sweep;
-  const { answer, model } = state;
-  if (!answer || !predictions.length) return;
-  const sweep = { predictions, point: answer.point, ...placed(state.sweep, state.row[column.name]) };
+  const { prediction, model } = state;
+  if (!prediction || !predictions.length) return;
+  const sweep = { predictions, point: prediction.point, ...placed(state.sweep, state.row[column.name]) };
   const label = `${model.target.name} along ${column.name}, with the other inputs as chosen.`;
   get("sweep-here").hidden = !isFinite(sweep.place) || Boolean(sweep.names);
   get("sweep-part").textContent = partShown(state.sweep);
@@ -291,7 +291,7 @@ function listen() {
     get("coverage-value").classList.remove("wrong");
     showCoverage();
   });
-  get("members").addEventListener("change", () => state.answer && showAnswer());
+  get("members").addEventListener("change", () => state.prediction && showPrediction());
   get("reset").addEventListener("click", reset);
   get("sweep-input").addEventListener("change", () => sweeping.run(fetchSweep));
   get("sweep").addEventListener("pointerdown", drag);
@@ -309,7 +309,7 @@ function listen() {
     }
   });
   new IntersectionObserver(([entry]) => get("mini").classList.toggle("away", entry.isIntersecting), { rootMargin: "-90px 0px 0px" }).observe(get("answer"));
-  new ResizeObserver(() => state.answer && showAnswer()).observe(get("density"));
+  new ResizeObserver(() => state.prediction && showPrediction()).observe(get("density"));
 }
 
 const scorer = new Scorer(() => ({

@@ -12,7 +12,7 @@ function splitNormal(s, at) {
 }
 
 // Mean over neighbours with normal weights. Calibration leaves steps in a density that mean nothing
-// for the target. They are smoothed, as the caption says; the interval is not.
+// for the target. They are smoothed, as the caption notes; the interval is not.
 function smooth(heights, reach) {
   const weights = Array.from({ length: 6 * reach + 1 }, (_, i) => Math.exp(-0.5 * ((i - 3 * reach) / reach) ** 2));
   const total = weights.reduce((a, b) => a + b);
@@ -49,22 +49,22 @@ function visible({ x, y }) {
 }
 
 // `networks` is how many networks to show, 0 for none.
-export function drawDensity(host, answer, target, networks, before) {
+export function drawDensity(host, prediction, target, networks, before) {
   const show = formatter(target.low, target.high);
-  const { lower, upper } = answer.intervals[0] ?? { lower: null, upper: null };
+  const { lower, upper } = prediction.intervals[0] ?? { lower: null, upper: null };
   const bounds = [lower, upper].filter(isNumber);
-  const shape = answer.density?.y.some((value) => value > 0) ? visible(answer.density) : null;
-  const atoms = (answer.atoms?.x ?? []).map((at, i) => ({ at, mass: answer.atoms.mass[i] })).filter(({ mass }) => mass > 5e-4);
-  const reach = [answer.point, ...bounds, ...(shape ? [shape.at[0], shape.at.at(-1)] : []), ...atoms.map(({ at }) => at)];
+  const shape = prediction.density?.y.some((value) => value > 0) ? visible(prediction.density) : null;
+  const atoms = (prediction.atoms?.x ?? []).map((at, i) => ({ at, mass: prediction.atoms.mass[i] })).filter(({ mass }) => mass > 5e-4);
+  const reach = [prediction.point, ...bounds, ...(shape ? [shape.at[0], shape.at.at(-1)] : []), ...atoms.map(({ at }) => at)];
   const x = steady(before, Math.min(...reach), Math.max(...reach));
-  const curves = shape && networks && answer.members ? memberCurves(answer.members, networks, shape.at) : [];
+  const curves = shape && networks && prediction.members ? memberCurves(prediction.members, networks, shape.at) : [];
   const tallest = shape ? Math.max(...shape.heights) || 1 : 1;
   const width = host.clientWidth || 600, height = host.clientHeight || 260;
   const interval = bounds.length ? `the interval ${bounds.map(show).join(" to ")}` : "there is no finite interval";
   const area = frame(host, {
     width, height, x, yTicks: [], xTicks: ticks(x, width / 85), xText: show,
     y: [0, 1.04 * clamp(Math.max(tallest, ...curves.flat()), tallest, 2.5 * tallest)],
-    label: `The point prediction is ${show(answer.point)}, ${interval}.`,
+    label: `The point prediction is ${show(prediction.point)}, ${interval}.`,
   });
   const { plot, toX, toY, top, bottom } = area;
   const upright = (kind, at) => add(plot, "line", { class: kind, x1: toX(at), x2: toX(at), y1: top, y2: bottom });
@@ -77,8 +77,8 @@ export function drawDensity(host, answer, target, networks, before) {
   if (shape) add(plot, "path", { class: "line", d: curve(shape.at, shape.heights, { toX, toY }) });
   for (const bound of bounds) upright("bound", bound);
   drawAtoms(area, atoms, shape ? 1 : Math.max(...atoms.map(({ mass }) => mass)), bounds);
-  upright("here", answer.point);
-  add(area.svg, "circle", { class: "ring", cx: toX(answer.point), cy: bottom, r: 5 });
+  upright("here", prediction.point);
+  add(area.svg, "circle", { class: "ring", cx: toX(prediction.point), cy: bottom, r: 5 });
   return x;
 }
 

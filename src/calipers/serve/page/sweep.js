@@ -28,7 +28,7 @@ export function sweepValues(column, chosen, width) {
 }
 
 // Over longer times, every date of a sweep has the weekday and the time of day of the chosen one: a
-// model may have learnt weekly patterns, which arbitrary days would show as noise.
+// model may have learned weekly patterns, which arbitrary days would show as noise.
 function sweepDates(column, from, to, here) {
   const rough = (to - from) / (STEPS - 1);
   const hours = write(column, 0).length > 10 && rough < 1;

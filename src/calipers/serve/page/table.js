@@ -30,11 +30,11 @@ export class Scorer {
     if (this.#url) URL.revokeObjectURL(this.#url);
     this.#url = null;
     this.result.hidden = true;
-    this.tell("");
+    this.showStatus("");
     this.input.value = "";
   }
 
-  tell(text, bad = false) {
+  showStatus(text, bad = false) {
     this.state.textContent = text;
     this.state.classList.toggle("bad", bad);
   }
@@ -43,10 +43,10 @@ export class Scorer {
     const { model, coverage, limits } = this.selection();
     this.clear();
     if (file.size > limits.bytes) {
-      this.tell(`${file.name} is larger than the ${(limits.bytes / 2 ** 20).toFixed(0)} MiB that the server accepts; use calipers predict instead.`, true);
+      this.showStatus(`${file.name} is larger than the ${(limits.bytes / 2 ** 20).toFixed(0)} MiB that the server accepts; use calipers predict instead.`, true);
       return;
     }
-    this.tell(`Scoring ${file.name} …`);
+    this.showStatus(`Scoring ${file.name} …`);
     try {
       const query = new URLSearchParams({ keep: "true", record: "false" });
       if (coverage !== null) query.set("coverage", coverage);
@@ -58,7 +58,7 @@ export class Scorer {
       this.show(file, await response.text());
     } catch (error) {
       if (!(error instanceof Refusal)) throw error;
-      this.tell(`${file.name}: ${error.message}`, true);
+      this.showStatus(`${file.name}: ${error.message}`, true);
     }
   }
 
@@ -67,7 +67,7 @@ export class Scorer {
     const header = rows[0], body = rows.slice(1);
     const unseen = body.filter((row) => row[header.length - 1]).length;
     const part = unseen ? `, ${unseen.toLocaleString()} of them with values outside the training range` : "";
-    this.tell(`${body.length.toLocaleString()} rows scored${part}.`);
+    this.showStatus(`${body.length.toLocaleString()} rows scored${part}.`);
     const name = `${file.name.replace(/\.[^.]*$/, "")}-scored.csv`;
     this.#url = URL.createObjectURL(new Blob([text], { type: "text/csv" }));
     const link = document.getElementById("download");
