@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from calipers.preprocessing import Column, DataError
+from calipers.preprocessing import Column, DataError, parse_times
 from calipers.serve._json import read_cells
 from calipers.serve._problems import HTTPProblem
 from calipers.serve._served import Columns, Served
@@ -103,10 +103,10 @@ def _typed(values: NDArray[Any], column: Column) -> NDArray[Any]:
         return objects
     import pandas as pd
 
-    times = pd.to_datetime(pd.Series(objects), format="ISO8601", errors="coerce", utc=True)
-    if times.isna().sum() > sum(value is None for value in objects):
+    times = parse_times(pd.Series(objects), "ISO8601")
+    if np.isnat(times).sum() > sum(value is None for value in objects):
         return objects  # in the format of the training data, or wrong
-    return times.dt.tz_localize(None).to_numpy().astype("datetime64[us]")
+    return times.astype("datetime64[us]")
 
 
 def read_body(body: bytes, kind: str, limits: TableLimits, reserve: Reserve) -> Any:
