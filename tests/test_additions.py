@@ -15,9 +15,13 @@ from calipers.calibration._level_map import Pieces
 from calipers.cli import app
 from calipers.distributions import SplitNormal, SplitNormalMixture
 from calipers.heads import HEADS, Head
+from calipers.importance import Dependence
 from calipers.networks import MLP
 from calipers.objectives import LOSSES, Objective
 from calipers.prediction import Forward, Prediction, Query
+from calipers.preprocessing import _column
+from calipers.report._format import write_cell
+from calipers.serve import _openapi
 
 SMALL = {"network": MLP(hidden_layers=(8,), frequencies=0), "epochs": 150, "random_state": 0}
 
@@ -293,6 +297,15 @@ def test_a_calibration_with_distributions_of_its_own_has_no_onnx_form(data, tmp_
     pytest.importorskip("onnx")
     with pytest.raises(ValueError, match="'moved', which depends on the row, cannot be exported"):
         model.to_onnx(tmp_path / "model.onnx")
+
+
+def test_a_kind_of_column_has_a_type_of_values(monkeypatch):
+    monkeypatch.setitem(_column._DTYPES, "angle", "float64")
+    column = _column.Column("wind", "angle", 0.0, 350.0, 90.0)
+    text = {"type": ["number", "null"], "description": "In training from 0.0 to 350.0."}
+    assert _openapi._property(column) == text
+    assert write_cell(12.0, column.dtype) == "12"
+    assert Dependence("wind", "angle", *[np.zeros(1)] * 5, 0.9).dtype == column.dtype
 
 
 def test_a_head_of_unknown_fields_is_refused_when_it_is_defined():

@@ -15,7 +15,7 @@ from calipers._outliers import FAR_TARGETS
 from calipers._text import column_values
 from calipers.cli._options import say_left_out
 from calipers.cli._printing import note, print_rows
-from calipers.preprocessing import DataError
+from calipers.preprocessing import Column, DataError
 
 _MOST_SHOWN = 60  # columns, one line each
 _CATEGORIES = 4  # named
@@ -69,7 +69,7 @@ def note_leaks(columns: list[dict[str, Any]], inputs: Any, values: Any) -> None:
     rows = np.arange(len(inputs))[:: max(1, len(inputs) // _LEAK_ROWS)]
     targets = pd.DataFrame(values).iloc[rows].set_axis(rows, axis=0).rank()
     for column in columns:
-        if column["kind"] not in ("number", "date"):
+        if Column.from_document(column).dtype.kind not in "fM":
             continue
         ranks = inputs[column["name"]].iloc[rows].set_axis(rows, axis=0).rank()
         present = ranks.notna()
@@ -103,7 +103,7 @@ def say_groups(model: Any) -> str:
         encoder = getattr(single, "preprocessor_", None)
         pairs = encoder.used_columns() if encoder else []
         # There are no levels if the model was fitted with groups.
-        names += [c.name for c, reader in pairs if c.kind == "number" and reader.levels]
+        names += [c.name for c, reader in pairs if c.dtype.kind == "f" and reader.levels]
     if not names:
         return ""
     names = list(dict.fromkeys(names))
