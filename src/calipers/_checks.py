@@ -18,6 +18,9 @@ FloatArray = NDArray[np.float64]
 BoolArray = NDArray[np.bool_]
 IntArray = NDArray[np.intp]
 
+LARGEST_TARGET = 1e150
+"""Largest absolute target: its square is still finite."""
+
 _LARGEST = float(np.finfo(np.float64).max)
 
 

@@ -7,10 +7,9 @@ from numpy.typing import NDArray
 from sklearn.utils import check_consistent_length, column_or_1d
 
 from calipers import preprocessing
-from calipers._checks import FloatArray, IntArray, refuse_masked
+from calipers._checks import LARGEST_TARGET, FloatArray, IntArray, refuse_masked
 from calipers.preprocessing import HOW, DataError
 
-_LARGEST = 1e150  # absolute target: its square is still finite
 _SMALLEST = 1e-290  # range of targets: a millionth of it still has full precision
 
 
@@ -52,7 +51,7 @@ def _read(values: NDArray[Any]) -> FloatArray:
     try:
         return preprocessing.read_target(values)
     except OverflowError:
-        raise ValueError(f"y must lie within +-{_LARGEST:g}, got more") from None
+        raise ValueError(f"y must lie within +-{LARGEST_TARGET:g}, got more") from None
     except DataError as error:
         if error.row is not None:
             shown = str(values.ravel()[error.row])
@@ -65,10 +64,10 @@ def _read(values: NDArray[Any]) -> FloatArray:
 
 def check_size(y: FloatArray) -> None:
     """Refuse targets so large, or so close to each other, that precision is lost."""
-    large = np.flatnonzero((np.abs(y) > _LARGEST) & np.isfinite(y))
+    large = np.flatnonzero((np.abs(y) > LARGEST_TARGET) & np.isfinite(y))
     if large.size:
         row = int(large[0])
-        raise DataError(f"y must lie within +-{_LARGEST:g}, got {y[row]:g}", row=row)
+        raise DataError(f"y must lie within +-{LARGEST_TARGET:g}, got {y[row]:g}", row=row)
     finite = y[np.isfinite(y)]  # scikit-learn reports the others
     if finite.size and 0 < np.ptp(finite) < _SMALLEST:
         raise ValueError(

@@ -9,8 +9,9 @@ import jax
 import numpy as np
 from numpy.typing import NDArray
 
+from calipers._checks import LARGEST_TARGET
 from calipers._schema import SchemaError, array_of, arrays_under, refuse, within
-from calipers._serialization.model_schema import CUSTOM, LARGEST_TARGET, MOST_NETWORKS
+from calipers._serialization.model_schema import CUSTOM, MOST_NETWORKS
 from calipers.bank import HISTORY_TYPE, MEASURES, Bank, Program, Scaling
 from calipers.networks import Around, DenseFactory
 from calipers.objectives import LOSSES, Objective

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from calipers._checks import LARGEST_TARGET
 from calipers._schema import (
     Check,
     anything,
@@ -40,9 +41,6 @@ COLUMN = {"kind": "column"}
 
 MOST_INPUTS, MOST_NETWORKS = 10**6, 10**4
 """Largest numbers of inputs and networks that are loaded."""
-
-LARGEST_TARGET = 1e150
-"""Largest absolute target: its square is still finite."""
 
 _LAYERS = list_of(whole(1, MOST_UNITS), most=MOST_LAYERS)
 

@@ -2,6 +2,7 @@
 
 import os
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
@@ -126,13 +127,22 @@ class FitOptions(NamedTuple):
                 problem = f"the target is always {low:g}: there is nothing to learn"
                 raise table.placed(DataError(problem, column=name))
 
-    def about(
-        self, files: list[str], rows: int, target: str, kind: str | None, evaluation: Any
-    ) -> dict[str, Any]:
-        """Return what is stored with a model about its evaluation and its table."""
+    def describe(
+        self,
+        model: Any,
+        files: list[str],
+        rows: int,
+        target: str,
+        kind: str | None,
+        evaluation: Any,
+    ) -> None:
+        """Record in a model what is stored about its evaluation, its table and its target."""
+        from calipers.preprocessing import how_written
+
         source = {"files": files, "rows": rows, "target": target, "target_kind": kind}
         source |= {"groups": self.groups, "time_column": self.time_column}
-        return {"evaluation": finite(evaluation), "source": source}
+        model.about_ |= {"evaluation": finite(evaluation), "source": source}
+        model.target_ = replace(model.target_, note=how_written(kind or ""))
 
 
 @with_options

@@ -21,14 +21,13 @@ from numpy.typing import ArrayLike
 
 from calipers import _checks as checks
 from calipers._blocks import sum_members
-from calipers._checks import FloatArray
+from calipers._checks import LARGEST_TARGET, FloatArray
 from calipers.distributions._distribution import MappedDistribution
 from calipers.distributions._mixture import SplitNormalMixture
 from calipers.distributions._quantile_sums import SUM_LEVELS, summed_crps, summed_moments
 
 _MAX_UNIT = 1e100  # units lie between its inverse and this
 _SMALLEST = np.finfo(float).tiny
-_LARGEST = 1e150  # its square is finite
 _END, _COUNT = 8.0, 24  # largest normal score and number of nodes in moments of one side
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(_COUNT)
 
@@ -144,7 +143,7 @@ class TargetMap:
     def back(self, z: ArrayLike) -> FloatArray:
         """Inverse of `forward`; finite values are clipped to 1e150."""
         z = np.asarray(z, dtype=np.float64)
-        end = np.log(_LARGEST) - np.log(self.unit)
+        end = np.log(LARGEST_TARGET) - np.log(self.unit)
         low = -np.inf if self.formulas.positive else -end
         clipped = np.where(np.isinf(z), z, np.clip(z, low, end))
         return self.unit * self.formulas.back(clipped)
@@ -156,7 +155,7 @@ class TargetMap:
 
     def limited(self, z: ArrayLike) -> FloatArray:
         """`back` of values clipped to `low` and `high`, with finite squares."""
-        return np.clip(self.back(np.clip(z, self.low, self.high)), -_LARGEST, _LARGEST)
+        return np.clip(self.back(np.clip(z, self.low, self.high)), -LARGEST_TARGET, LARGEST_TARGET)
 
     def moments(self, latent: Any) -> tuple[FloatArray, FloatArray]:
         """First two moments, in the target's unit, of split normals or their mixture."""
