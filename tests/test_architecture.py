@@ -1,6 +1,7 @@
 """Who may import whom, and that a name means one thing; the layers are held by import-linter."""
 
 import ast
+import re
 from collections import defaultdict
 from pathlib import Path
 
@@ -75,6 +76,18 @@ def test_no_two_classes_share_a_name():
                 places[node.name.lstrip("_")].add(str(path.relative_to(SOURCE)))
     shared = {name: where for name, where in places.items() if len(where) > 1}
     assert not shared
+
+
+def test_the_reference_says_what_is_public():
+    pages = (SOURCE.parent / "docs/reference.md").read_text("utf-8")
+    modules = re.findall(r"(?m)^   (calipers\.\w+)$", pages)
+    assert len(modules) > 20
+    for name in [*modules, "calipers.regressor"]:
+        path = SOURCE / name.replace(".", "/")
+        path = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
+        tree = ast.parse(path.read_text("utf-8"))
+        names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+        assert "__all__" in names, f"{name} does not list its public names"
 
 
 def test_no_two_modules_share_a_name():

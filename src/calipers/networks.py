@@ -18,6 +18,21 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils._param_validation import Interval as Within, StrOptions
 
+__all__ = [
+    "ACTIVATIONS",
+    "MLP",
+    "NETWORKS",
+    "Around",
+    "AroundPoint",
+    "DenseFactory",
+    "EmbeddedPerceptron",
+    "Linear",
+    "Network",
+    "Perceptron",
+    "Periodic",
+    "PiecewiseLinear",
+]
+
 Array = Any
 
 _ROWS_PER_FREQUENCY = 3  # per input: few rows cannot tell which of many frequencies matter

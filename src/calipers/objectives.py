@@ -18,6 +18,21 @@ from calipers import losses
 from calipers.distributions import TARGET_MAPS
 from calipers.heads import HEADS
 
+__all__ = [
+    "CRPS",
+    "LOSSES",
+    "QD",
+    "Density",
+    "IntervalScore",
+    "NormalLikelihood",
+    "Objective",
+    "QDPaper",
+    "QDPlus",
+    "QDPlusNMPIW",
+    "SplitNormalLikelihood",
+    "SquaredError",
+]
+
 Array = Any
 
 _NOT_NEGATIVE = Within(Real, 0, None, closed="left")

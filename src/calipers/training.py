@@ -24,6 +24,8 @@ from calipers.optimizers import OPTIMIZERS, Adam
 if TYPE_CHECKING:
     from calipers.regressor import IntervalRegressor
 
+__all__ = ["batch_size_of", "make_plans", "make_program", "make_settings"]
+
 _EARLY_STEPS = 220  # least "auto" patience in steps, unless a fifteenth of all epochs is less
 # Factors of epochs, learning rate and weight decay of smooth networks.
 SMOOTH_SETTINGS = (0.5, 2.0, 5.0)
