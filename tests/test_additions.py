@@ -1,5 +1,6 @@
 """What docs/architecture.md says: one file and one line add a loss, a head, an aggregation..."""
 
+import json
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -15,9 +16,14 @@ from calipers.calibration._level_map import Pieces
 from calipers.cli import app
 from calipers.distributions import SplitNormal, SplitNormalMixture
 from calipers.heads import HEADS, Head
+from calipers.importance import Dependence
 from calipers.networks import MLP
 from calipers.objectives import LOSSES, Objective
 from calipers.prediction import Forward, Prediction, Query
+from calipers.preprocessing import _column
+from calipers.report._format import write_cell
+from calipers.serve import _bodies, _openapi, _responses, _schemas
+from calipers.serve._served import Piece, Served
 
 SMALL = {"network": MLP(hidden_layers=(8,), frequencies=0), "epochs": 150, "random_state": 0}
 
@@ -295,6 +301,15 @@ def test_a_calibration_with_distributions_of_its_own_has_no_onnx_form(data, tmp_
         model.to_onnx(tmp_path / "model.onnx")
 
 
+def test_a_kind_of_column_has_a_type_of_values(monkeypatch):
+    monkeypatch.setitem(_column._DTYPES, "angle", "float64")
+    column = _column.Column("wind", "angle", 0.0, 350.0, 90.0)
+    text = {"type": ["number", "null"], "description": "In training from 0.0 to 350.0."}
+    assert _openapi._property(column) == text
+    assert write_cell(12.0, column.dtype) == "12"
+    assert Dependence("wind", "angle", *[np.zeros(1)] * 5, 0.9).dtype == column.dtype
+
+
 def test_a_head_of_unknown_fields_is_refused_when_it_is_defined():
     with pytest.raises(TypeError, match=r"Odd.fields must be .*got \('low', 'high'\)"):
 
@@ -341,3 +356,23 @@ def test_a_new_number_for_each_row_is_a_field_and_a_flag(data, monkeypatch):
     assert list(found.columns())[-2:] == ["quantile_0.5", "median"]
     np.testing.assert_array_equal(found.median, found.quantiles[:, 0])
     assert "median" not in model.query(data[0], WiderQuery()).columns()
+
+    class WiderRequest(_schemas.PredictRequest):  # a line in each class of the schemas
+        median: bool = False
+
+    class WiderSchema(_schemas.PredictionSchema):
+        median: float | None = None
+
+    monkeypatch.setattr(_schemas, "Query", WiderQuery)
+    monkeypatch.setattr(_schemas, "_QUERY_FIELDS", {*_schemas._QUERY_FIELDS, "median"})
+    request = WiderRequest(rows=data[0][:3].tolist(), median=True, coverage=0.9)
+    served = Served("model", model)
+    piece = Piece(_bodies.columns_of(request.rows, served), 3, request.to_query())
+    [answer] = served.predict([piece])
+    (of_row, *_) = json.loads(_responses.as_json(served, answer, 9, None))["predictions"]
+    assert WiderSchema(**of_row).median == pytest.approx(found.median[0], rel=1e-6)
+    assert set(of_row) == {"point", "intervals", "median", "outside"}
+    text = _responses.write_frame(_responses.as_frame(served, answer), _bodies.CSV).decode()
+    header, first, *_ = text.splitlines()  # of the file that the page offers
+    assert header == "prediction,lower_0.9,upper_0.9,median,outside"
+    assert float(first.split(",")[3]) == pytest.approx(found.median[0], rel=1e-6)

@@ -1,11 +1,14 @@
 """Who may import whom, and that a name means one thing; the layers are held by import-linter."""
 
 import ast
+import re
 import textwrap
 from collections import defaultdict
 from pathlib import Path
 
 import pytest
+
+from calipers.preprocessing import KINDS
 
 SOURCE = Path(__file__).parents[1] / "src"
 FILES = sorted((SOURCE / "calipers").rglob("*.py"))
@@ -87,6 +90,19 @@ def test_what_counts_as_defined():
     assert list(defined(ast.parse(textwrap.dedent(text)))) == names
 
 
+def test_only_those_that_read_columns_tell_their_kinds_apart():
+    """Elsewhere ``Column.dtype`` and ``Column.repeats`` do, so that a new kind needs no change."""
+    of_kinds = []
+    for path in FILES:
+        if {"preprocessing", "onnx", "_serialization"} & set(path.parts):
+            continue
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            if isinstance(node, ast.Compare) and ast.unparse(node.left).endswith(".kind"):
+                texts = {part.value for part in ast.walk(node) if isinstance(part, ast.Constant)}
+                of_kinds += [path.name] * bool(texts & {*KINDS} - {"identifier"})
+    assert not of_kinds
+
+
 def test_no_two_classes_or_type_aliases_share_a_name():
     places = defaultdict(set)
     for path in FILES:
@@ -94,6 +110,18 @@ def test_no_two_classes_or_type_aliases_share_a_name():
             places[name.lstrip("_")].add(f"{path.relative_to(SOURCE)}: {name}")
     shared = {name: where for name, where in places.items() if len(where) > 1}
     assert not shared
+
+
+def test_the_reference_says_what_is_public():
+    pages = (SOURCE.parent / "docs/reference.md").read_text("utf-8")
+    modules = re.findall(r"(?m)^   (calipers\.\w+)$", pages)
+    assert len(modules) > 20
+    for name in [*modules, "calipers.regressor"]:
+        path = SOURCE / name.replace(".", "/")
+        path = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
+        tree = ast.parse(path.read_text("utf-8"))
+        names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+        assert "__all__" in names, f"{name} does not list its public names"
 
 
 def test_no_two_modules_share_a_name():

@@ -163,7 +163,7 @@ def test_trials_are_of_some_rows(monkeypatch):
         return original(program, table, plans, **more)
 
     monkeypatch.setattr(candidates, "Training", training)
-    monkeypatch.setattr(candidates, "MOST_ROWS", 150)
+    monkeypatch.setattr(candidates, "MAX_ROWS", 150)
     monkeypatch.setattr(objectives, "ROWS_FOR_SEVERAL", 200)
     model = IntervalRegressor(**SMALL | {"epochs": 2}).fit(*two_humps(250))
     assert set(model.about_["shapes"]) == {"1, identity", "3, identity"}
@@ -178,7 +178,7 @@ def test_a_trial_needs_no_program_that_the_fit_does_not(monkeypatch):
         return original(program, table, plans, shape, *rest)
 
     monkeypatch.setattr(_train, "run", run)
-    monkeypatch.setattr(candidates, "MOST_ROWS", 150)
+    monkeypatch.setattr(candidates, "MAX_ROWS", 150)
     monkeypatch.setattr(objectives, "ROWS_FOR_SEVERAL", 200)
     X = np.random.default_rng(0).uniform(-1, 1, (700, 1))
     model = IntervalRegressor(**SMALL | {"epochs": 30}).fit(X, X[:, 0])

@@ -25,8 +25,10 @@ from calipers.preprocessing import (
     NumberEncoder,
     TableEncoder,
     describe_numbers,
+    learn_number,
     read_number,
 )
+from calipers.rowblocks import RowBlocks
 from calipers.storage import ModelFileError
 
 
@@ -252,9 +254,28 @@ class TestTargets:
         numbers = read_number(text, "number 1,234.5")
         assert read_target(numbers).tolist() == [1234, 5678] * 40
 
+    @pytest.mark.parametrize("text", ["1_000", "0x10", "\uff11"])
+    def test_text_that_only_python_reads_is_refused_everywhere(self, text):
+        y = pd.Series(["1.5", text], name="y")
+        with pytest.raises(DataError, match="is not a number"):
+            learn_number(y)
+        with pytest.raises(ValueError, match=rf"y must hold numbers, got '{text}' in row 1 "):
+            read_target(y)
+        with pytest.raises(ValueError, match=rf"must hold numbers, got '{text}' in row 1 .*: conv"):
+            list(RowBlocks(np.zeros((2, 1)), y))
+
+    def test_blocks_read_plain_numbers_and_missing_words(self):
+        y = pd.Series(["(7)", "na", "?", "2e3"])
+        ((_, found),) = RowBlocks(np.zeros((4, 1)), y, drop_missing=True)
+        assert found.tolist() == [-7, 2000]
+        with pytest.raises(ValueError, match=r"got '1,234.5' in row 1 .*read_number\(y, kind\)$"):
+            list(RowBlocks(np.zeros((2, 1)), ["7", "1,234.5"]))
+
     def test_dates(self):
         with pytest.raises(ValueError, match=r"^y holds dates where numbers are needed"):
             read_target(["2024-01-31", "2024-02-01"])
+        with pytest.raises(ValueError, match=r"must hold numbers, got '2024-01-31 .*' in row 0"):
+            list(RowBlocks(np.zeros((1, 1)), pd.Series(pd.to_datetime(["2024-01-31"]))))
 
     @pytest.mark.parametrize("missing", [np.nan, None, "N/A", pd.NA])
     def test_missing_ones_are_counted(self, missing):

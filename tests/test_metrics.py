@@ -11,6 +11,7 @@ from scipy.stats import binom, norm
 from sklearn.metrics import mean_pinball_loss
 
 from calipers import losses, metrics
+from calipers.metrics._conditional import _lowest_rate
 
 # Four intervals: held, held on the bound, missed by 1, crossed.
 LOWER = [0.0, 1.0, 0.0, 3.0]
@@ -477,3 +478,33 @@ def test_worst_slab_finds_where_coverage_is_lost_and_nothing_where_it_is_not():
         metrics.worst_slab_coverage(y, y, y, X, share=0.7)
     with pytest.raises(ValueError, match="X must have 4000 rows"):
         metrics.worst_slab_coverage(y, y, y, X[:5])
+
+
+def test_weights_of_the_worst_slab_are_repetitions():
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((6000, 2))
+    y = np.where(X[:, 0] > 1.2, 3.0, 1.0) * rng.standard_normal(6000)
+    weights = np.where(np.abs(y) > 1.645, rng.integers(2, 4, 6000), rng.integers(0, 2, 6000))
+    data, repeated = (y, y * 0 - 1.645, y * 0 + 1.645, X), np.repeat(np.arange(6000), weights)
+    found = metrics.worst_slab_coverage(*data, sample_weight=weights)
+    again = metrics.worst_slab_coverage(*(part[repeated] for part in data))
+    assert abs(found - again) < 0.05  # four standard errors of a rate of 300 rows
+    assert found < metrics.worst_slab_coverage(*data) - 0.1
+    present = weights > 0
+    kept = [part[present] for part in data]
+    assert metrics.worst_slab_coverage(*kept, sample_weight=weights[present]) == found
+    alike = metrics.worst_slab_coverage(*data, sample_weight=np.full(6000, 0.25))
+    assert alike == metrics.worst_slab_coverage(*data)
+
+
+def test_a_slab_of_weighted_rows_is_that_of_repeated_rows():
+    rng = np.random.default_rng(0)
+    X, search = rng.standard_normal((500, 2)), rng.random(500) < 0.5
+    inside = rng.random(500) < np.where(X[:, 0] > 1, 0.5, 0.9)
+    search[np.flatnonzero(search)[200:]] = False
+    found = [
+        _lowest_rate(X[rows], X[:30], inside[rows], np.full(len(rows), weight), search[rows], 0.1)
+        for rows, weight in ((np.arange(500), 3.0), (np.repeat(np.arange(500), 3), 1.0))
+    ]
+    assert found[0] == pytest.approx(found[1], rel=1e-12)
+    assert found[0] < inside.mean() - 0.1

@@ -199,3 +199,11 @@ def test_a_kill_loses_nothing_that_was_saved(folder, tmp_path):
     printed = int(rest[-1]) if rest else last
     model = calipers.load(path)
     assert int(model.ensemble_.calibrations[-1].levels.rows) in (printed, printed + 3)
+
+
+def test_an_updated_model_says_why_it_is_not_exported(folder, tmp_path):
+    pytest.importorskip("onnx")
+    model = calipers.load(folder)
+    model.update(*rows(20, seed=1))
+    with pytest.raises(ValueError, match="updated online cannot be exported to ONNX"):
+        model.to_onnx(tmp_path / "m.onnx")

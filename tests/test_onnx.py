@@ -11,7 +11,8 @@ import pytest
 from calipers import IntervalRegressor
 from calipers.bank import Bank, BankPoints, Program, Scaling, Upgraded
 from calipers.calibration import Calibration
-from calipers.distributions import Support, TargetMap
+from calipers.distributions import TARGET_MAPS, Support, TargetMap
+from calipers.distributions._transformed import MapFormulas
 from calipers.ensemble import Ensemble
 from calipers.heads import HEADS
 from calipers.networks import ACTIVATIONS, MLP, Around, DenseFactory
@@ -123,6 +124,22 @@ def test_targets_on_another_scale(kind, components, aggregation, tmp_path):
     scale = TargetMap(kind, 20.0, -1.0, 1.5)
     ensemble = Ensemble(bank, 0.8, aggregation, target_map=scale, support=Support(low=0.0))
     check(ensemble, tmp_path, rows=40)
+
+
+def test_a_scale_is_an_entry_of_the_registry(tmp_path, monkeypatch):
+    symmetric = MapFormulas(
+        forward=lambda ratio: np.sign(ratio) * np.log1p(np.abs(ratio)),
+        back=lambda z: np.sign(z) * np.expm1(np.abs(z)),
+        log_slope=lambda ratio: -np.log1p(np.abs(ratio)),
+        onnx=lambda graph, z, unit: graph("Sign", z) * (graph("Exp", graph("Abs", z)) - 1.0) * unit,
+    )
+    monkeypatch.setitem(TARGET_MAPS, "symmetric log", symmetric)
+    scale = TargetMap.learn("symmetric log", [-5.0, 0.0, 20.0, 300.0])
+    np.testing.assert_allclose(scale.back(scale.forward([-5.0, 0.0, 1e9])), [-5.0, 0.0, 1e9])
+    assert not scale.formulas.positive
+    bank = make_bank(DenseFactory((8,)), "split normal")
+    bank = replace(bank, units=bank.units._replace(target_center=0.5, target_scale=0.4))
+    check(Ensemble(bank, 0.8, "snm", target_map=scale), tmp_path, rows=40)
 
 
 def test_one_network_alone(tmp_path):

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from calipers import _files
-from calipers._files import cache_folder, locked, replace_file, replacing
+from calipers._files import append_to, cache_folder, locked, replace_file, replacing
 
 POSIX = pytest.mark.skipif(sys.platform == "win32", reason="locks of POSIX")
 
@@ -147,6 +147,14 @@ def test_a_lock_keeps_processes_apart(tmp_path):
 
 
 @POSIX
+def test_appended_bytes_replace_what_a_killed_process_left(tmp_path):
+    path = tmp_path / "log"
+    assert append_to(path, b"one\n", 0) == 4
+    path.write_bytes(b"one\ntw")
+    assert append_to(path, b"two\n", 4) == 8
+    assert path.read_bytes() == b"one\ntwo\n"
+
+
 def test_a_folder_can_be_locked_and_is_released_by_an_error(tmp_path):
     with pytest.raises(ZeroDivisionError), locked(tmp_path):
         raise ZeroDivisionError

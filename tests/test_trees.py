@@ -204,6 +204,13 @@ def test_networks_start_at_the_trees(fitted):
     np.testing.assert_allclose(added, [[-1.6, 0.0], [1.6, 0.0]], atol=1e-6)
 
 
+def test_values_of_columns_need_no_trees(fitted, monkeypatch):
+    monkeypatch.setattr(Forest, "predict", None)
+    X = steps()[0][:5]
+    values = fitted.reader_.cells(fitted, X)
+    np.testing.assert_array_equal(np.stack(list(values.values()), axis=1), X)
+
+
 def test_networks_on_another_scale_do_not_start_at_the_trees():
     X, y = steps(noise=0.01)
     own = model(loss=Density(scale="log"), cv=2).fit(X, np.exp(y))
@@ -722,7 +729,7 @@ def test_when_trees_are_tried(monkeypatch):
     for few in ({"epochs": 100}, {"time_budget": 9.0}, {"network__frequencies": 0}):
         assert _wanted(IntervalRegressor().set_params(**few), data) == (0, False)
     assert _wanted(IntervalRegressor(network=DenseFactory()), data) == (0, True)
-    monkeypatch.setattr("calipers._estimator.tree_inputs._MOST", 119)
+    monkeypatch.setattr("calipers._estimator.tree_inputs._MAX_ROWS", 119)
     assert _wanted(own, data) == (0, False)
 
 

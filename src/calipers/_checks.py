@@ -24,6 +24,9 @@ AnyIntArray = NDArray[np.integer[Any]]  # of any size
 Array: TypeAlias = Any
 """An array of NumPy, JAX or PyTorch, or a value of an ONNX graph; they have no common type."""
 
+MAX_TARGET = 1e150
+"""Largest absolute target: its square is still finite."""
+
 _MAX_FLOAT = float(np.finfo(np.float64).max)
 
 

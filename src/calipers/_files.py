@@ -2,8 +2,8 @@
 
 `replacing` writes a file under a temporary name in the same folder, flushes it to disk, and renames
 it. A reader sees the old bytes or the new ones; a process killed at any moment leaves no partial
-file. Models, predictions, reports and caches are written this way. Files that lines are appended to
-(the store of a search, ``calipers watch --out``) and scratch files without a name are not.
+file. Models, predictions, reports and caches are written this way. Scratch files without a name are
+not, nor files to which `append_to` adds lines (the store of a search, ``calipers watch --out``).
 """
 
 import errno
@@ -37,6 +37,19 @@ def replace_file(path: str | os.PathLike[str], content: bytes) -> None:
     """Write a file atomically and flush it to disk."""
     with replacing(path) as file:
         file.write(content)
+
+
+def append_to(path: str | os.PathLike[str], content: bytes, start: int) -> int:
+    """Write bytes from the offset ``start`` of a file on, flushed to disk; return its new length.
+
+    Those that were there, left by a killed process, are cut off. A missing file is created.
+    """
+    with Path(path).open("ab") as file:
+        file.truncate(start)
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+        return file.tell()
 
 
 @contextmanager

@@ -14,7 +14,7 @@ import numpy as np
 from calipers._checks import FloatArray
 from calipers._text import did_you_mean
 from calipers.cluster import is_lazy
-from calipers.preprocessing import is_frame
+from calipers.preprocessing import DataError, is_frame, read_target
 from calipers.tables import find_files, read_blocks, visible_paths
 
 _ROWS, _VALUES = 2**16, 2**22  # of a block of an array, at most
@@ -162,21 +162,14 @@ def check_columns(X: Any, first: Any, start: int) -> Any:
 def _as_target(y: Any, start: int) -> FloatArray:
     """Return targets as numbers, with NaN for missing ones."""
     try:
-        if hasattr(y, "isna"):  # pandas has several kinds of missing values
-            return np.asarray(y.to_numpy(np.float64, na_value=np.nan)).ravel()
-        values = np.asarray(y)
-        return (values.astype(object) if np.iscomplexobj(y) else values).astype(np.float64).ravel()
-    except (TypeError, ValueError):
-        for row, value in enumerate(np.asarray(y, object).ravel()):
-            try:
-                float(value)
-            except (TypeError, ValueError):
-                shown = f"got {str(value)!r} in row {start + row:,} (from 0)"
-                raise ValueError(
-                    f"the target must hold numbers, {shown}: convert text in all blocks alike, by "
-                    "calipers.preprocessing.read_number(y, kind)"
-                ) from None
-        raise
+        return read_target(y, plain=True).ravel()
+    except DataError as error:
+        row = error.row or 0
+        shown = f"got {str(np.ravel(np.asarray(y, object))[row])!r} in row {start + row:,} (from 0)"
+        raise ValueError(
+            f"the target must hold numbers, {shown}: convert text in all blocks alike, by "
+            "calipers.preprocessing.read_number(y, kind)"
+        ) from None
 
 
 def _as_pandas(block: Any) -> Any:

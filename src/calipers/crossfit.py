@@ -34,6 +34,16 @@ from calipers.distributions import (
 )
 from calipers.ensemble import Ensemble
 
+__all__ = [
+    "Fold",
+    "OutOfFold",
+    "calibrate",
+    "leave_rows_out",
+    "make_folds",
+    "out_of_fold_points",
+    "set_aside",
+]
+
 # With fewer rows, none is set aside for early stopping. Without early stopping, a network memorises
 # a dozen rows or so and predicts intervals of almost no width.
 _MIN_TO_STOP = 5

@@ -39,6 +39,8 @@ from calipers.distributions import (
 from calipers.heads import Head, Values
 from calipers.prediction import Forward, Prediction, Query
 
+__all__ = ["Ensemble"]
+
 LatentDistribution = NetworkDistribution | TransformedMixture
 
 _BLOCK = 2**13  # rows predicted at a time, which bounds memory and gives every thread some work

@@ -141,6 +141,11 @@ class Dependence:
     upper: FloatArray
     coverage: float  #: Coverage of the intervals.
 
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Type of the column's values, see ``Column.dtype``."""
+        return Column(self.name, self.kind).dtype
+
     def to_frame(self) -> "pd.DataFrame":
         """The curve as a pandas frame, with a row for each value."""
         import pandas as pd
@@ -228,12 +233,12 @@ def _find_column(model: IntervalRegressor, column: str | int) -> tuple[int, Any]
 
 def _values(cells: NDArray[Any], info: Column, limit: int) -> tuple[NDArray[np.intp], FloatArray]:
     """Rows that hold typical values of a column, one for each value, and the plot positions."""
-    if info.kind == "text":  # a row for each of the most frequent words
+    if not info.repeats:  # a row for each of the most frequent words
         found = with_words(cells, info.categories)
         rows = found.argmax(axis=0)[found.any(axis=0)]
         rows = np.array(list(dict.fromkeys(rows))[:limit], dtype=np.intp)
         return rows, np.arange(float(len(rows)))
-    if info.kind == "category":
+    if info.dtype == object:
         values = cells.tolist()
         counts = Counter(value for value in values if value is not None)
         frequent = sorted(counts, key=lambda value: (-counts[value], value))[:limit]

@@ -18,6 +18,21 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils._param_validation import Interval as Within, StrOptions
 
+__all__ = [
+    "ACTIVATIONS",
+    "MLP",
+    "NETWORKS",
+    "Around",
+    "AroundPoint",
+    "DenseFactory",
+    "EmbeddedPerceptron",
+    "Linear",
+    "Network",
+    "Perceptron",
+    "Periodic",
+    "PiecewiseLinear",
+]
+
 _ROWS_PER_FREQUENCY = 3  # per input: few rows cannot tell which of many frequencies matter
 _ROWS_PER_INPUT = 100  # with at least this many, cosines start at full amplitude
 _MAX_FREQUENCIES = 512  # of all inputs together, which bounds the cost of wide tables
@@ -308,7 +323,7 @@ def _apart(values: NDArray[np.floating[Any]]) -> list[float]:
     return kept
 
 
-MOST_LAYERS, MOST_UNITS = 256, 10**6
+MAX_LAYERS, MAX_UNITS = 256, 10**6
 """Largest sizes of a network."""
 
 
@@ -364,9 +379,9 @@ class MLP(BaseEstimator):
     def factory(self, X: NDArray[np.floating[Any]], rows: int) -> DenseFactory:
         """Return the factory of networks that suit inputs ``X`` with ``rows`` training rows."""
         hidden = tuple(int(units) for units in self.hidden_layers)
-        if len(hidden) > MOST_LAYERS or not all(1 <= units <= MOST_UNITS for units in hidden):
+        if len(hidden) > MAX_LAYERS or not all(1 <= units <= MAX_UNITS for units in hidden):
             raise ValueError(
-                f"hidden_layers must be 1 to {MOST_UNITS:,} units in each of at most {MOST_LAYERS} "
+                f"hidden_layers must be 1 to {MAX_UNITS:,} units in each of at most {MAX_LAYERS} "
                 f"layers, got {self.hidden_layers!r}"
             )
         if not self.frequencies:

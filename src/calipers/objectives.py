@@ -19,11 +19,26 @@ from calipers._checks import Array
 from calipers.distributions import TARGET_MAPS
 from calipers.heads import HEADS
 
+__all__ = [
+    "CRPS",
+    "LOSSES",
+    "QD",
+    "Density",
+    "IntervalScore",
+    "NormalLikelihood",
+    "Objective",
+    "QDPaper",
+    "QDPlus",
+    "QDPlusNMPIW",
+    "SplitNormalLikelihood",
+    "SquaredError",
+]
+
 _NOT_NEGATIVE = Within(Real, 0, None, closed="left")
 _POSITIVE = Within(Real, 0, None, closed="neither")
 _FRACTION = Within(Real, 0, 1, closed="both")
 
-MOST_COMPONENTS = 16
+MAX_COMPONENTS = 16
 """Largest number of split normals that a network can predict."""
 
 SEVERAL, ROWS_FOR_SEVERAL = 3, 2000
@@ -244,7 +259,7 @@ class Density(Objective):
     structure = ("components", "scale")
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "crps_weight": [_FRACTION],
-        "components": [Within(Integral, 1, MOST_COMPONENTS, closed="both"), StrOptions({"auto"})],
+        "components": [Within(Integral, 1, MAX_COMPONENTS, closed="both"), StrOptions({"auto"})],
         "scale": [StrOptions({"identity", "auto", *TARGET_MAPS})],
     }
 

@@ -9,6 +9,8 @@ from sklearn.utils._param_validation import Interval as Within, StrOptions
 
 from calipers.bank import SCHEDULES
 
+__all__ = ["OPTIMIZERS", "Adam"]
+
 _POSITIVE = Within(Real, 0, None, closed="neither")
 _NOT_NEGATIVE = Within(Real, 0, None, closed="left")
 

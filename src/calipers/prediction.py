@@ -17,6 +17,8 @@ from calipers.distributions import (
     mean_density,
 )
 
+__all__ = ["Forward", "Prediction", "Query", "interval_names", "quantile_names"]
+
 _MIN_MASS = 1e-9  # smaller differences of a distribution function are rounding errors
 POINT = "prediction"
 """Column name of point predictions."""

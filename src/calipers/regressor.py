@@ -46,6 +46,8 @@ from calipers.training import SHORTHANDS, expanded
 if TYPE_CHECKING:
     import pandas as pd
 
+__all__ = ["IntervalRegressor"]
+
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class IntervalRegressor(RegressorMixin, BaseEstimator):

@@ -16,6 +16,8 @@ from numpy.typing import NDArray
 from calipers._checks import FloatArray
 from calipers._row_sources import check_columns, delayed_parts, inputs_and_targets, opener
 
+__all__ = ["RowBlocks", "Sample"]
+
 Hashes = NDArray[np.uint64]
 
 _CELLS = 2**24  # values of a sample, at most

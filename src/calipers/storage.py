@@ -36,6 +36,8 @@ import safetensors.numpy
 from calipers._files import locked, replacing
 from calipers._text import JSON, plain
 
+__all__ = ["ModelFileError", "read_model", "versions", "write_model"]
+
 FORMAT = "calipers-model"
 FORMAT_VERSION = 2  # 1 is that of calipers 0.1, which can still be loaded
 

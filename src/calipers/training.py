@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
-from calipers._checks import FloatArray, IntArray, warn
+from calipers._checks import MAX_TARGET, FloatArray, IntArray, warn
 from calipers.aggregation import AGGREGATIONS
 from calipers.bank import Bank, Plan, Program, Settings, padded, spawn_seeds
 from calipers.crossfit import Fold, set_aside
@@ -24,8 +24,9 @@ from calipers.optimizers import OPTIMIZERS, Adam
 if TYPE_CHECKING:
     from calipers.regressor import IntervalRegressor
 
+__all__ = ["batch_size_of", "make_plans", "make_program", "make_settings"]
+
 _EARLY_STEPS = 220  # least "auto" patience in steps, unless a fifteenth of all epochs is less
-_MAX_TARGET = 1e150  # bound of a target: its square is still finite
 # Factors of epochs, learning rate and weight decay of smooth networks.
 SMOOTH_SETTINGS = (0.5, 2.0, 5.0)
 
@@ -89,15 +90,14 @@ def check_bounds(bounds: Any) -> None:
     ends = list(bounds) if isinstance(bounds, Sequence) or hasattr(bounds, "__array__") else []
     try:
         good = len(ends) == 2 and all(
-            end is None or (isinstance(end, Real) and abs(float(end)) <= _MAX_TARGET)
-            for end in ends
+            end is None or (isinstance(end, Real) and abs(float(end)) <= MAX_TARGET) for end in ends
         )
     except OverflowError:  # an integer too large for a float
         good = False
     if not good or (None not in ends and not ends[0] < ends[1]):
         raise ValueError(
             "bounds must be 'auto', None or a pair (low, high) with low below high, each None for "
-            f"no bound or within +-{_MAX_TARGET:g}, got {bounds!r}"
+            f"no bound or within +-{MAX_TARGET:g}, got {bounds!r}"
         )
 
 

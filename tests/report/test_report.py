@@ -12,6 +12,7 @@ from scipy.stats import norm, poisson
 from calipers import metrics, report
 from calipers._evaluation import LabelledPrediction, predict_labelled
 from calipers.importance import Dependence
+from calipers.preprocessing import Column
 from calipers.report._charts import curve_and_band, pit_bars
 from calipers.report._drivers import Drivers, driver_data, driver_sentence, largest
 from calipers.report._format import Unit, percent
@@ -87,7 +88,7 @@ def labelled(inside_rate, rows=1000, coverage=0.9, **changes):
 
 
 def given(name, kind, values, outside=False):
-    return Input(name, kind, values, np.full(len(values), outside))
+    return Input(Column(name, kind), values, np.full(len(values), outside))
 
 
 def test_page_is_whole(page):
@@ -481,7 +482,7 @@ def test_worst_misses_come_first_and_say_what_is_unusual():
     outside = np.arange(rows) == 7
     far, near, middle = worst_misses(
         labelled(1.0, rows, target=target),
-        [Input("x", "number", values, outside), given("tall", "boolean", np.ones(rows))],
+        [Input(Column("x", "number"), values, outside), given("tall", "boolean", np.ones(rows))],
         [f"r{i}" for i in range(rows)],
     )
     assert (far.name, far.distance, far.widths) == ("r7", 4.0, 4.0)

@@ -52,7 +52,7 @@ COMPONENTS_FROM, NOISY = 0.1, 0.04
 SMOOTH_RATIO = 2.0  # a target is smooth if trees leave this many times as much as a trial
 _TREES, _LEAF = 30, 5  # number of trees, and the fewest rows of a leaf
 FOLDS = 5
-MOST_ROWS = 4000  # sampled for trials
+MAX_ROWS = 4000  # sampled for trials
 _MEASURED = 2000  # held-out rows that are scored
 _TAIL_ROWS = 4  # fewest rows beyond each bound of the interval that is scored
 _LEVELS = np.arange(1, 20) / 20  # quantiles that represent the whole distribution
@@ -152,7 +152,7 @@ def _short_trials(
     folds = data.folds
     if not any(fold.held_out.size for fold in folds):
         folds = data.split(FOLDS, FOLDS)
-    short, room = make_program(model, data.table_inputs, min(len(data.used), MOST_ROWS)), (0, 0, 0)
+    short, room = make_program(model, data.table_inputs, min(len(data.used), MAX_ROWS)), (0, 0, 0)
     short = replace(short, network=alternative.network)
     if short.batch_size == program.batch_size:  # then the fit uses the same compiled program
         rows, validation, _ = room_of(_plans(model, program, data, folds))
@@ -205,7 +205,7 @@ def sampled_folds(data: TrainingRows, folds: Sequence[Fold]) -> Sequence[Fold]:
 
     Of folds that split all rows, those of the sample split it.
     """
-    fraction = MOST_ROWS / len(data.used)
+    fraction = MAX_ROWS / len(data.used)
     if fraction >= 1:
         return folds
     rank = np.random.default_rng(data.seed).permutation(len(data.y))

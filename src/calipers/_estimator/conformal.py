@@ -181,7 +181,7 @@ def columns_of(reader: Inputs, by: object, names: list[str]) -> NDArray[np.intp]
     start = 0
     for column, encoder in reader.encoder.used_columns():
         width = len(encoder.names(column.name))
-        if column.name == by and column.kind == "text":
+        if column.name == by and not column.repeats:
             raise ValueError(f"by is the input {by!r}, which is free text: it has no subgroups")
         if column.name == by:  # without words, which names of several subgroups may have
             return np.arange(start, start + width - len(getattr(encoder, "words", ())))

@@ -122,7 +122,7 @@ class Inputs:
         """The columns that the model uses, as numbers or, for categories, text."""
         if self.encoder is not None:
             return dict(self.encoder.read(X))
-        numbers = np.asarray(self.read(estimator, X), dtype=np.float64)
+        numbers = np.asarray(_as_numbers(estimator, X), dtype=np.float64)
         return {column.name: numbers[:, i] for i, column in enumerate(self.columns)}
 
     def pick(self, frame: "pd.DataFrame", *, named: bool) -> "pd.DataFrame | NDArray[Any]":

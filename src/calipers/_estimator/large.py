@@ -20,14 +20,14 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import check_random_state
 
-from calipers._checks import Float32Array, FloatArray, warn
+from calipers._checks import Float32Array, FloatArray
 from calipers._estimator.candidates import FOLDS, choose_shape, has_choice
 from calipers._estimator.fitting import ensemble_of, warn_of_infinite
 from calipers._estimator.model import Model
 from calipers._estimator.shares import WorkerShares
 from calipers._estimator.together import report_time, run_fit, train_in_time
-from calipers._estimator.training_rows import TrainingRows, read_rows
-from calipers._outliers import FAR_TARGETS, outlier_limits, outlying_targets
+from calipers._estimator.training_rows import TrainingRows, note_far_targets, read_rows
+from calipers._outliers import outlier_limits, outlying_targets
 from calipers.bank import Bank, Plan, Program, ShardWriter, Table, scaled_inputs, spawn_seeds
 from calipers.cluster import is_lazy
 from calipers.crossfit import Fold, calibrate
@@ -298,11 +298,9 @@ def _record_ranges(model: Model, seen: list[BlockSummary]) -> Support:
         columns = map(_spanning, model.reader_.columns, total.low, total.high)
         model.reader_ = replace(model.reader_, columns=tuple(columns))
     if total.outliers:
-        model.about_["far_targets"] = {"count": total.outlier_count, "rows": total.outliers}
-        warn(
-            f"y is far from all other targets in {total.outlier_count:,} rows, the first of them "
-            f"{', '.join(map(str, total.outliers))} (from 0): {FAR_TARGETS}"
-        )
+        count, first = total.outlier_count, total.outliers
+        where = f"{count:,} rows, the first of them {', '.join(map(str, first))} (from 0)"
+        note_far_targets(model, count, first, where)
     return total.support
 
 

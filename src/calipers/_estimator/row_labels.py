@@ -6,11 +6,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import check_consistent_length, column_or_1d
 
-from calipers._checks import FloatArray, IntArray, refuse_masked
-from calipers.preprocessing import HOW, DataError, learn_number
+from calipers import preprocessing
+from calipers._checks import MAX_TARGET, FloatArray, IntArray, refuse_masked
+from calipers.preprocessing import HOW, DataError
 
-_LARGEST = 1e150  # absolute target: its square is still finite
-_SMALLEST = 1e-290  # range of targets: a millionth of it still has full precision
+_MIN_RANGE = 1e-290  # range of targets: a millionth of it still has full precision
 
 
 def read_target(y: ArrayLike) -> ArrayLike:
@@ -25,15 +25,8 @@ def read_target(y: ArrayLike) -> ArrayLike:
     """
     refuse_masked("y", y)
     values = np.asarray(y)
-    if values.dtype.kind in "mM":
-        raise ValueError(f"y must hold numbers, got {values.dtype}: convert times to numbers")
-    if values.dtype.kind in "OSU" and values.ndim and y is not None:
-        try:
-            y = values = values.astype(np.float64)
-        except OverflowError:
-            raise ValueError(f"y must lie within +-{_LARGEST:g}, got more") from None
-        except (TypeError, ValueError):
-            y = values = _read_text(values)
+    if values.dtype.kind in "mMOSU" and values.ndim:
+        y = values = _read(values)
     if values.dtype.kind == "f" and (missing := np.isnan(values)).any():
         raise ValueError(
             f"Input y contains NaN, in {np.count_nonzero(missing):,} of {len(values):,} rows: "
@@ -53,13 +46,12 @@ def checked_target(X: ArrayLike, y: ArrayLike) -> FloatArray:
     return target
 
 
-def _read_text(values: NDArray[Any]) -> FloatArray:
-    """Read targets given as text, or of mixed types."""
-    import pandas as pd
-
+def _read(values: NDArray[Any]) -> FloatArray:
+    """Read targets that are text or of mixed types; refuse times."""
     try:
-        column = pd.Series(values.ravel(), dtype=object, name="y")
-        return learn_number(column)[0].reshape(values.shape)
+        return preprocessing.read_target(values)
+    except OverflowError:
+        raise ValueError(f"y must lie within +-{MAX_TARGET:g}, got more") from None
     except DataError as error:
         if error.row is not None:
             shown = str(values.ravel()[error.row])
@@ -72,14 +64,14 @@ def _read_text(values: NDArray[Any]) -> FloatArray:
 
 def check_size(y: FloatArray) -> None:
     """Refuse targets so large, or so close to each other, that precision is lost."""
-    large = np.flatnonzero((np.abs(y) > _LARGEST) & np.isfinite(y))
+    large = np.flatnonzero((np.abs(y) > MAX_TARGET) & np.isfinite(y))
     if large.size:
         row = int(large[0])
-        raise DataError(f"y must lie within +-{_LARGEST:g}, got {y[row]:g}", row=row)
+        raise DataError(f"y must lie within +-{MAX_TARGET:g}, got {y[row]:g}", row=row)
     finite = y[np.isfinite(y)]  # scikit-learn reports the others
-    if finite.size and 0 < np.ptp(finite) < _SMALLEST:
+    if finite.size and 0 < np.ptp(finite) < _MIN_RANGE:
         raise ValueError(
-            f"y must have a range of at least {_SMALLEST:g}, got {y.min():g} to {y.max():g}: give "
+            f"y must have a range of at least {_MIN_RANGE:g}, got {y.min():g} to {y.max():g}: give "
             "it in another unit"
         )
 

@@ -185,14 +185,20 @@ def mark_outliers(model: Model, rows: TrainingRows) -> TrainingRows:
         return rows
     ordinary = rows.y[np.setdiff1d(rows.used, outliers)]
     count = len(outliers)
-    model.about_["far_targets"] = {"count": count, "rows": outliers[:_NAMED].tolist()}
     shown = ", ".join(f"{row} ({rows.y[row]:g})" for row in outliers[:_NAMED])
     more = "" if count <= _NAMED else f" and {count - _NAMED} more"
-    warn(
-        f"y is far from all other targets in row{'' if count == 1 else 's'} {shown}{more} (from "
-        f"0), while the others lie between {ordinary.min():g} and {ordinary.max():g}: {FAR_TARGETS}"
+    where = (
+        f"row{'' if count == 1 else 's'} {shown}{more} (from 0), while the others lie between "
+        f"{ordinary.min():g} and {ordinary.max():g}"
     )
+    note_far_targets(model, count, outliers[:_NAMED].tolist(), where)
     return rows
+
+
+def note_far_targets(model: Model, count: int, first: list[int], where: str) -> None:
+    """Record and warn that ``count`` targets are likely to be errors; ``first`` are some rows."""
+    model.about_["far_targets"] = {"count": count, "rows": first}
+    warn(f"y is far from all other targets in {where}: {FAR_TARGETS}")
 
 
 def set_outliers_aside(rows: TrainingRows) -> TrainingRows:

@@ -47,7 +47,7 @@ from calipers.preprocessing import Forest, inputs_per_split
 from calipers.training import expanded
 
 TREES = 700  # grown with trees="auto", unless there are very many inputs
-_FEW_PER_SPLIT, _FEWEST_TREES = 40, 140  # if a split looks at more inputs, fewer trees are grown
+_FEW_PER_SPLIT, _MIN_TREES = 40, 140  # if a split looks at more inputs, fewer trees are grown
 # Trees are used if their squared error is at most ``WORSE`` times that of networks after a short
 # trial, and ``LONG_WORSE`` times after a fraction ``LONG`` of all epochs, which may teach more.
 WORSE, LONG, LONG_WORSE = 1.05, 0.3, 1.2
@@ -55,8 +55,8 @@ WORSE, LONG, LONG_WORSE = 1.05, 0.3, 1.2
 # much that one network has not learned in a trial.
 _EXACT, _EXACT_WORSE = 0.01, 0.8
 _LITTLE = 0.9  # trees that leave more of the variance unexplained are not worth their time
-_FEWEST, _MOST = 100, 50_000  # rows with which trees="auto" tries trees
-_MOST_NUMBERS = 10**7  # rows times inputs
+_MIN_ROWS, _MAX_ROWS = 100, 50_000  # rows with which trees="auto" tries trees
+_MAX_NUMBERS = 10**7  # rows times inputs
 
 
 def add_trees(
@@ -157,11 +157,11 @@ def _wanted(model: Model, data: TrainingRows) -> tuple[int, bool]:
     if not isinstance(network.trees, str):
         return int(network.trees), True
     rows, inputs = len(data.used), data.X.shape[1]
-    fits = _FEWEST <= rows <= _MOST and rows * inputs <= _MOST_NUMBERS
+    fits = _MIN_ROWS <= rows <= _MAX_ROWS and rows * inputs <= _MAX_NUMBERS
     # A trial takes a fraction of the epochs, and is not informative if there are few.
     usual = network.frequencies and model.epochs is None and model.time_budget is None
     trees = TREES * _FEW_PER_SPLIT // max(_FEW_PER_SPLIT, inputs_per_split(inputs))
-    return (max(_FEWEST_TREES, trees) if fits and usual else 0), False
+    return (max(_MIN_TREES, trees) if fits and usual else 0), False
 
 
 def _standard_targets(rows: TrainingRows) -> TrainingRows:

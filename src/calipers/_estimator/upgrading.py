@@ -138,9 +138,8 @@ def _with_inputs_for_new_rows(model: Model, points: Model, data: TrainingRows) -
     """Return rows with the inputs that ``points`` has for new rows, the same in all folds."""
     whole = [Fold(data.used, data.used[:0])]
     if points.about_.get("trees", {}).get("rows") == data.fingerprint:
-        return _with_inputs_of(
-            model, points, data, whole
-        )  # by trees that were not grown on that row
+        # Points of a row are by trees that were not grown on it.
+        return _with_inputs_of(model, points, data, whole)
     return with_fitted_trees(model, data.encoded_by_fold(whole, data.seed))
 
 

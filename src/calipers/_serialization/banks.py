@@ -9,8 +9,9 @@ import jax
 import numpy as np
 from numpy.typing import NDArray
 
+from calipers._checks import MAX_TARGET
 from calipers._schema import SchemaError, array_of, arrays_under, refuse, within
-from calipers._serialization.model_schema import CUSTOM, LARGEST_TARGET, MOST_NETWORKS
+from calipers._serialization.model_schema import CUSTOM, MAX_NETWORKS
 from calipers.bank import HISTORY_TYPE, MEASURES, Bank, Program, Scaling
 from calipers.networks import Around, DenseFactory, Network
 from calipers.objectives import LOSSES, Objective
@@ -87,8 +88,8 @@ def _histories_from_arrays(measures: NDArray[Any], epochs: NDArray[Any]) -> list
 def check_bank(document: Mapping[str, Any], arrays: Arrays) -> None:
     """Refuse arrays that are not those of a bank with this program."""
     seeds = array_of(arrays, "seeds", "iu")
-    if seeds.ndim != 1 or not 1 <= len(seeds) <= MOST_NETWORKS:
-        refuse("array 'seeds'", f"a list of 1 to {MOST_NETWORKS} networks", seeds.shape)
+    if seeds.ndim != 1 or not 1 <= len(seeds) <= MAX_NETWORKS:
+        refuse("array 'seeds'", f"a list of 1 to {MAX_NETWORKS} networks", seeds.shape)
     networks, inputs = len(seeds), document["in_size"]
     for name in ("numbers", "failures", "epochs"):
         array_of(arrays, name, "iu", (networks,), 0, 2**53)
@@ -142,7 +143,7 @@ def _check_outputs(
         scale = arrays["scaling.target_scale"] * arrays["units.target_scale"]
         center = arrays["scaling.target_center"] * arrays["units.target_scale"]
         ends = reach * scale * stretch + np.abs(center + arrays["units.target_center"])
-    if not (ends <= max(LARGEST_TARGET, 1e50 * largest)).all() or not (scale > 0).all():
+    if not (ends <= max(MAX_TARGET, 1e50 * largest)).all() or not (scale > 0).all():
         problem = "of the size of the target" + (" over that of scores" if stretch > 1 else "")
         refuse("array 'scaling.target_scale'", problem, scale)
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from calipers._checks import MAX_TARGET
 from calipers._schema import (
     Check,
     anything,
@@ -28,8 +29,8 @@ from calipers.bank import SCHEDULES
 from calipers.calibration import CALIBRATIONS
 from calipers.distributions import TARGET_MAPS
 from calipers.heads import HEADS
-from calipers.networks import ACTIVATIONS, MOST_LAYERS, MOST_UNITS
-from calipers.objectives import LOSSES, MOST_COMPONENTS
+from calipers.networks import ACTIVATIONS, MAX_LAYERS, MAX_UNITS
+from calipers.objectives import LOSSES, MAX_COMPONENTS
 from calipers.preprocessing import KINDS
 
 CUSTOM = {"custom": True}
@@ -38,13 +39,10 @@ CUSTOM = {"custom": True}
 COLUMN = {"kind": "column"}
 """Stands for point predictions of a regressor, which are the last input of the rows."""
 
-MOST_INPUTS, MOST_NETWORKS = 10**6, 10**4
+MAX_INPUTS, MAX_NETWORKS = 10**6, 10**4
 """Largest numbers of inputs and networks that are loaded."""
 
-LARGEST_TARGET = 1e150
-"""Largest absolute target: its square is still finite."""
-
-_LAYERS = list_of(whole(1, MOST_UNITS), most=MOST_LAYERS)
+_LAYERS = list_of(whole(1, MAX_UNITS), most=MAX_LAYERS)
 
 
 def custom_or(inner: Check) -> Check:
@@ -63,7 +61,7 @@ def _network(value: object, place: str) -> None:
         | {"activation": one_of(*ACTIVATIONS)},
         {
             "frequencies": optional(whole(0, 10**5)),
-            "columns": optional(list_of(whole(0, MOST_INPUTS))),
+            "columns": optional(list_of(whole(0, MAX_INPUTS))),
             "spread": number(0, 1e6),
             "amplitude": number(0, 1e6),
             "clip": number(1e-3, 1e6),
@@ -86,14 +84,14 @@ def check_ensemble(document: Any) -> None:
         {
             "network": _network,
             "objective": record({"loss": custom_or(one_of(*LOSSES)), "head": one_of(*HEADS)}),
-            "in_size": whole(1, MOST_INPUTS),
+            "in_size": whole(1, MAX_INPUTS),
             "batch_size": whole(1, 2**31),
             "schedule": one_of(*SCHEDULES),
             "clipping": flag,
             "averaging": flag,
             "adversarial": flag,
         },
-        {"components": whole(1, MOST_COMPONENTS)},
+        {"components": whole(1, MAX_COMPONENTS)},
     )
     record(
         {
@@ -117,13 +115,13 @@ _TARGET_MAP = record(
     {"kind": one_of(*TARGET_MAPS), "unit": number(1e-100, 1e100)},
     {"low": number(-800, 800), "high": number(-800, 800)},
 )
-_PLACE = number(-LARGEST_TARGET, LARGEST_TARGET)
+_PLACE = number(-MAX_TARGET, MAX_TARGET)
 _KNOTS = list_of(_PLACE, most=1000)
 _SUPPORT = record(
     {
         "low": optional(_PLACE),
         "high": optional(_PLACE),
-        "step": number(0, LARGEST_TARGET),
+        "step": number(0, MAX_TARGET),
         "origin": _PLACE,
         "decimals": whole(0, 15),
         "latent": _KNOTS,
@@ -222,7 +220,7 @@ ABOUT = record(
         ),
         "time_budget": record(
             {"seconds": number(0), "planned_epochs": whole(1, 2**53), "epochs": whole(1, 2**53)}
-            | dict.fromkeys(("networks", "out_of_time"), whole(0, MOST_NETWORKS))
+            | dict.fromkeys(("networks", "out_of_time"), whole(0, MAX_NETWORKS))
         ),
         "source": optional(
             record(

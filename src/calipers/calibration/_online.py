@@ -187,7 +187,8 @@ class AdaptiveCoverage(Calibrator):
         if size not in (0, inputs):
             refuse("array 'shift.center'", f"of {inputs} inputs, or none", size)
 
-    def fixed_scores(self, v: FloatArray) -> FloatArray:
+    def onnx(self, graph: Any, X: Any, mixture: Any) -> None:
+        """There is no form in an ONNX graph."""
         raise ValueError(
             "a model that was updated online cannot be exported to ONNX: its correction changes "
             "with every row"

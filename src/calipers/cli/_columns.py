@@ -15,7 +15,7 @@ from calipers._outliers import FAR_TARGETS
 from calipers._text import column_values
 from calipers.cli._options import print_left_out
 from calipers.cli._printing import note, print_rows
-from calipers.preprocessing import DataError
+from calipers.preprocessing import Column, DataError
 
 if TYPE_CHECKING:
     from calipers._checks import IntArray
@@ -75,7 +75,7 @@ def note_leaks(
     rows = np.arange(len(inputs))[:: max(1, len(inputs) // _LEAK_ROWS)]
     targets = pd.DataFrame(values).iloc[rows].set_axis(rows, axis=0).rank()
     for column in columns:
-        if column["kind"] not in ("number", "date"):
+        if Column.from_document(column).dtype.kind not in "fM":
             continue
         ranks = inputs[column["name"]].iloc[rows].set_axis(rows, axis=0).rank()
         present = ranks.notna()
@@ -114,7 +114,7 @@ def describe_groups(model: Any) -> str:
         encoder = getattr(single, "preprocessor_", None)
         pairs = encoder.used_columns() if encoder else []
         # There are no levels if the model was fitted with groups.
-        names += [c.name for c, reader in pairs if c.kind == "number" and reader.levels]
+        names += [c.name for c, reader in pairs if c.dtype.kind == "f" and reader.levels]
     if not names:
         return ""
     names = list(dict.fromkeys(names))

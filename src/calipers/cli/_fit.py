@@ -2,8 +2,9 @@
 
 import os
 import time
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
@@ -13,6 +14,9 @@ from calipers.cli._help import with_options
 from calipers.cli._printing import describe_support, finite, for_terminal, print_json
 from calipers.cli._settings_file import BoundsOption, make_model
 from calipers.tables import RowSource, TextFormat, find_files
+
+if TYPE_CHECKING:
+    from calipers.regressor import IntervalRegressor
 
 LARGE = 2**29  # total bytes from which files are read in blocks by default
 REFIT_ROWS = 20_000  # up to which a second fit, on all rows, is worth its time by default
@@ -128,18 +132,22 @@ class FitOptions(NamedTuple):
                 problem = f"the target is always {low:g}: there is nothing to learn"
                 raise table.placed(DataError(problem, column=name))
 
-    def about(
+    def describe(
         self,
+        model: "IntervalRegressor",
         files: list[str],
         rows: int,
         target: str,
         kind: str | None,
         evaluation: dict[str, Any] | None,
-    ) -> dict[str, Any]:
-        """Return what is stored with a model about its evaluation and its table."""
+    ) -> None:
+        """Record in a model what is stored about its evaluation, its table and its target."""
+        from calipers.preprocessing import how_written
+
         source = {"files": files, "rows": rows, "target": target, "target_kind": kind}
         source |= {"groups": self.groups, "time_column": self.time_column}
-        return {"evaluation": finite(evaluation), "source": source}
+        model.about_ |= {"evaluation": finite(evaluation), "source": source}
+        model.target_ = replace(model.target_, note=how_written(kind or ""))
 
 
 @with_options

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import typer
@@ -11,7 +11,7 @@ from calipers.cli import _labelled as labelled
 from calipers.cli._columns import print_table
 from calipers.cli._fit import FitOptions
 from calipers.cli._measures import measure
-from calipers.preprocessing import DataError, how_written
+from calipers.preprocessing import DataError
 from calipers.rowblocks import RowBlocks
 from calipers.tables import RowSource, read_blocks
 
@@ -39,8 +39,7 @@ def fit_in_blocks(
     if test_rows:
         measures, _ = measure(model, sample.X[:test_rows], sample.y[:test_rows], model.coverage)
         measures |= {"copies": None, "last_by": None, "refitted": False}
-    model.about_ |= options.about(files, sample.total, target, blocks.kind, measures)
-    model.target_ = replace(model.target_, note=how_written(blocks.kind or ""))
+    options.describe(model, files, sample.total, target, blocks.kind, measures)
     model.save(options.out)
     result = {
         "files": files,

@@ -1,6 +1,5 @@
 """``calipers fit`` on a table in memory: encoding, evaluation on held-out rows, fit, notes."""
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -52,8 +51,7 @@ def fit_in_memory(
     for name, single in models.items():
         own = evaluation["targets"][name] if several and evaluation else evaluation
         single.set_params(time_budget=budget)  # the given one, of which each fit had a part
-        single.about_ |= options.about(files, len(values), name, formats[name], own)
-        single.target_ = replace(single.target_, note=how_written(formats[name]))
+        options.describe(single, files, len(values), name, formats[name], own)
     model.save(options.out)
     columns.note_outliers(model, table, values, rows)
     note(columns.describe_groups(model))

@@ -55,12 +55,12 @@ def time_order(table: RowSource, name: str, kinds: dict[str, str]) -> FloatArray
     with table.placing():
         encoder = TableEncoder(kinds={name: kinds[name]} if name in kinds else None)
         typed = encoder.fit_typed(frame[[name]].reset_index(drop=True))[name]
-        kind = encoder.columns_[0].kind
-        if kind == "date":
+        dtype = encoder.columns_[0].dtype
+        if dtype.kind == "M":
             times = typed.to_numpy().astype("datetime64[us]").astype(np.float64)
             times[typed.isna()] = np.nan
         else:
-            times, _ = learn_number(frame[name], kinds.get(name) if kind == "number" else None)
+            times, _ = learn_number(frame[name], kinds.get(name) if dtype == np.float64 else None)
         missing = np.flatnonzero(np.isnan(times))
         if missing.size:
             raise DataError("the time is missing", column=name, row=int(missing[0]))

@@ -99,7 +99,7 @@ class RowScorer:
         else:
             pairs = encoder.used_columns()
             readers = {
-                column.name: reader.read for column, reader in pairs if column.kind == "number"
+                column.name: reader.read for column, reader in pairs if column.dtype == float
             }
         for name in readers.keys() & kept.keys():
             if pa.types.is_string(kept[name].type):

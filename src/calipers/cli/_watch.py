@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
+from calipers._files import append_to
 from calipers._text import few_digits
 from calipers.cli import _options as common
 from calipers.cli._help import with_options
@@ -140,13 +141,13 @@ class _Log:
             state |= {"out": out, "bytes": 0}
             model.save(folder)  # records that the file belongs to this stream
         if out is not None:
-            with Path(out).open("ab") as file:
-                if file.tell() < state["bytes"]:
-                    raise typer.BadParameter(
-                        f"--out {out} has only {file.tell():,} of the {state['bytes']:,} bytes "
-                        "written: restore it, or name another file"
-                    )
-                file.truncate(state["bytes"])
+            size = Path(out).stat().st_size if Path(out).exists() else 0
+            if size < state["bytes"]:
+                raise typer.BadParameter(
+                    f"--out {out} has only {size:,} of the {state['bytes']:,} bytes written: "
+                    "restore it, or name another file"
+                )
+            append_to(out, b"", state["bytes"])
 
     def start(self, numbers: "IntArray", digests: _RowDigests) -> int:
         """Return the index of the first new row, given the numbers of all rows in the files."""
@@ -196,13 +197,9 @@ class _Log:
         names = [*quantile_names([0.5]), *interval_names([self.state["coverage"]])]
         predicted = np.column_stack([updated.quantiles(0.5)[:, 0], bounds])
         table = pd.DataFrame(meaningful(predicted, spread), columns=names)
-        with Path(out).open("ab") as file:
-            header = file.tell() == 0
-            text = table.assign(target=updated.y).to_csv(index=False, header=header)
-            file.write(text.encode())
-            file.flush()
-            os.fsync(file.fileno())
-            return file.tell()
+        start = self.state["bytes"]
+        text = table.assign(target=updated.y).to_csv(index=False, header=start == 0)
+        return append_to(out, text.encode(), start)
 
     def summary(self) -> dict[str, Any]:
         state = self.state

@@ -12,6 +12,7 @@ means and variances, values are clipped to the range of the training targets, ex
 deviation. Quantiles and intervals are not clipped.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +21,7 @@ from numpy.typing import ArrayLike
 
 from calipers import _checks as checks
 from calipers._blocks import sum_members
-from calipers._checks import FloatArray
+from calipers._checks import MAX_TARGET, FloatArray
 from calipers.distributions._distribution import MappedDistribution
 from calipers.distributions._mixture import SplitNormalMixture
 from calipers.distributions._quantile_sums import SUM_LEVELS, summed_crps, summed_moments
@@ -29,17 +30,48 @@ from calipers.distributions._split_normal import SplitNormal
 if TYPE_CHECKING:
     from calipers.calibration import CalibratedMixture
 
-TARGET_MAPS = ("log", "asinh")
-"""Transformations of the target."""
-
 _MAX_UNIT = 1e100  # units lie between its inverse and this
 _MIN_FLOAT = np.finfo(float).tiny
-_MAX_TARGET = 1e150  # its square is finite
 _END, _COUNT = 8.0, 24  # largest normal score and number of nodes in moments of one side
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(_COUNT)
 
 _NODES = 0.5 * _END * (1 + _NODES)
 _WEIGHTS = _WEIGHTS * np.exp(-0.5 * _NODES**2)
+
+
+@dataclass(frozen=True)
+class MapFormulas:
+    """The formulas of a monotone map of the target in units, logarithmic for large targets."""
+
+    forward: Callable[[FloatArray], FloatArray]
+    back: Callable[[FloatArray], FloatArray]  #: The inverse of ``forward``.
+    log_slope: Callable[[FloatArray], FloatArray]  #: Logarithm of the derivative of ``forward``.
+    #: ``onnx(graph, value, unit)``: ``back`` of a value of a ``calipers.onnx`` graph, times a unit.
+    onnx: Callable[[Any, Any, float], Any]
+    positive: bool = False  #: Whether the target must be positive; others can be of any sign.
+
+
+def _log_slope(ratio: FloatArray) -> FloatArray:
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.where(ratio > 0, -np.log(ratio), -np.inf)
+
+
+TARGET_MAPS = {
+    "log": MapFormulas(
+        forward=lambda ratio: np.log(np.maximum(ratio, _MIN_FLOAT)),
+        back=np.exp,
+        log_slope=_log_slope,
+        onnx=lambda graph, value, unit: graph("Exp", value) * unit,
+        positive=True,
+    ),
+    "asinh": MapFormulas(
+        forward=np.arcsinh,
+        back=np.sinh,
+        log_slope=lambda ratio: -0.5 * np.log1p(ratio**2),
+        onnx=lambda graph, value, unit: (graph("Exp", value) - graph("Exp", -value)) * (0.5 * unit),
+    ),
+}
+"""Transformations of the target."""
 
 HALF_NORMAL = np.stack([_NODES, _WEIGHTS / _WEIGHTS.sum()])
 """Nodes and weights of the quadrature rule for means over a half normal distribution."""
@@ -68,6 +100,11 @@ class TargetMap:
         if self.kind not in TARGET_MAPS:
             raise ValueError(f"scale must be one of {list(TARGET_MAPS)}, got {self.kind!r}")
 
+    @property
+    def formulas(self) -> MapFormulas:
+        """The formulas of its kind."""
+        return TARGET_MAPS[self.kind]
+
     @classmethod
     def learn(cls, kind: str, y: ArrayLike) -> "TargetMap":
         """Learn the map from training targets; the unit is their median absolute value.
@@ -92,10 +129,10 @@ class TargetMap:
 
     def check(self, y: FloatArray) -> None:
         """Raise ValueError for targets that cannot be transformed."""
-        if self.kind == "log" and not y.min() > 0:
+        if self.formulas.positive and not y.min() > 0:
             row = int(np.argmin(y))
             raise ValueError(
-                f"scale='log' needs positive targets, got {y[row]:g} in row {row}: "
+                f"scale={self.kind!r} needs positive targets, got {y[row]:g} in row {row}: "
                 "scale='asinh' takes any"
             )
 
@@ -105,31 +142,24 @@ class TargetMap:
 
     def forward(self, y: ArrayLike) -> FloatArray:
         """Transformed targets; values without a logarithm count as the smallest positive number."""
-        ratio = np.asarray(y, dtype=np.float64) / self.unit
-        if self.kind == "log":
-            return np.log(np.maximum(ratio, _MIN_FLOAT))
-        return np.arcsinh(ratio)
+        return self.formulas.forward(np.asarray(y, dtype=np.float64) / self.unit)
 
     def back(self, z: ArrayLike) -> FloatArray:
         """Inverse of `forward`; finite values are clipped to 1e150."""
         z = np.asarray(z, dtype=np.float64)
-        end = np.log(_MAX_TARGET) - np.log(self.unit)
-        low = -np.inf if self.kind == "log" else -end
+        end = np.log(MAX_TARGET) - np.log(self.unit)
+        low = -np.inf if self.formulas.positive else -end
         clipped = np.where(np.isinf(z), z, np.clip(z, low, end))
-        return self.unit * (np.exp(clipped) if self.kind == "log" else np.sinh(clipped))
+        return self.unit * self.formulas.back(clipped)
 
     def log_slope(self, y: ArrayLike) -> FloatArray:
         """Logarithm of the derivative of `forward`; minus infinity outside its domain."""
         ratio = np.asarray(y, dtype=np.float64) / self.unit
-        if self.kind == "asinh":
-            return -0.5 * np.log1p(ratio**2) - np.log(self.unit)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            slope = -np.log(ratio) - np.log(self.unit)
-        return np.where(ratio > 0, slope, -np.inf)
+        return self.formulas.log_slope(ratio) - np.log(self.unit)
 
     def limited(self, z: ArrayLike) -> FloatArray:
         """`back` of values clipped to `low` and `high`, with finite squares."""
-        return np.clip(self.back(np.clip(z, self.low, self.high)), -_MAX_TARGET, _MAX_TARGET)
+        return np.clip(self.back(np.clip(z, self.low, self.high)), -MAX_TARGET, MAX_TARGET)
 
     def moments(self, latent: SplitNormal | SplitNormalMixture) -> tuple[FloatArray, FloatArray]:
         """First two moments, in the target's unit, of split normals or their mixture."""

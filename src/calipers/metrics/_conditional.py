@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from calipers._checks import FloatArray
-from calipers.metrics._weighted import interval_rows
+from calipers.metrics._weighted import average, interval_rows
 
 
 class GroupedCoverage(NamedTuple):
@@ -190,6 +190,7 @@ def worst_slab_coverage(
     share: float = 0.1,
     n_directions: int = 200,
     random_state: int = 0,
+    sample_weight: ArrayLike | None = None,
 ) -> float:
     """Coverage rate in the slab of inputs where it is lowest.
 
@@ -204,11 +205,13 @@ def worst_slab_coverage(
     X : array-like of shape (n_samples, n_features)
         Numeric inputs.
     share : float, default 0.1
-        Minimum fraction of the rows in a slab.
+        Minimum fraction of the rows in a slab, by weight.
     n_directions : int, default 200
         Number of random directions.
     random_state : int, default 0
         Seed of the directions and of the split into halves.
+    sample_weight : array-like of shape (n_samples,), optional
+        Sample weights.
 
     Returns
     -------
@@ -222,31 +225,53 @@ def worst_slab_coverage(
     >>> worst_slab_coverage(y, y * 0 - 1, y * 0 + 1, X)
     0.0
     """
-    _, target, lower, upper = interval_rows(None, y_true=y_true, y_lower=y_lower, y_upper=y_upper)
-    inputs = np.asarray(X, np.float64)
-    if inputs.ndim != 2 or len(inputs) != len(target):
-        raise ValueError(
-            f"X must have {len(target)} rows and two dimensions, got shape {inputs.shape}"
-        )
+    weights, target, lower, upper = interval_rows(
+        sample_weight, y_true=y_true, y_lower=y_lower, y_upper=y_upper
+    )
+    inputs, rows = np.asarray(X, np.float64), np.size(y_true)
+    if inputs.ndim != 2 or len(inputs) != rows:
+        raise ValueError(f"X must have {rows} rows and two dimensions, got shape {inputs.shape}")
+    if sample_weight is not None:
+        inputs = inputs[np.ravel(sample_weight) > 0]
     if not 0 < share <= 0.5:
         raise ValueError(f"share must be above 0 and at most 0.5, got {share}")
-    scale = inputs.std(axis=0)
-    inputs = (inputs - inputs.mean(axis=0)) / np.where(scale > 0, scale, 1.0)
+    inputs = inputs - np.average(inputs, axis=0, weights=weights)
+    scale = np.sqrt(np.average(inputs**2, axis=0, weights=weights))
+    inputs = inputs / np.where(scale > 0, scale, 1.0)
     inside = (lower <= target) & (target <= upper)
     rng = np.random.default_rng(random_state)
     search = rng.permutation(len(target)) < len(target) // 2  # the other half is for measurement
-    worst, result = np.inf, float(inside[~search].mean())
-    for direction in rng.standard_normal((n_directions, inputs.shape[1])):
+    directions = rng.standard_normal((n_directions, inputs.shape[1]))
+    return _lowest_rate(inputs, directions, inside, weights, search, share)
+
+
+def _lowest_rate(
+    inputs: FloatArray,
+    directions: FloatArray,
+    inside: NDArray[np.bool_],
+    weights: FloatArray,
+    search: NDArray[np.bool_],
+    share: float,
+) -> float:
+    """Coverage of the worst slab of the rows in ``search``, measured on the others."""
+    rows, relative = np.count_nonzero(search), weights[search]
+    relative = relative / relative.mean() if rows else relative
+    worst, result = np.inf, average(inside[~search], weights[~search])
+    for direction in directions:
         projection = inputs @ direction
-        ordered = np.sort(projection[search])
-        hits = inside[search][np.argsort(projection[search])]
-        covered = np.concatenate([[0], np.cumsum(hits)])
-        for size in {max(1, int(np.ceil(times * share * len(ordered)))) for times in (1, 2, 4)}:
-            rates = (covered[size:] - covered[:-size]) / size
+        order = np.argsort(projection[search])
+        ordered = projection[search][order]
+        held = np.concatenate([[0.0], np.cumsum(relative[order])])
+        covered = np.concatenate([[0.0], np.cumsum((inside[search] * relative)[order])])
+        for size in {max(1, int(np.ceil(times * share * rows))) for times in (1, 2, 4)}:
+            ends = np.searchsorted(held, held + size)  # of the slab that starts at each row
+            starts = np.flatnonzero(ends <= rows)
+            ends = ends[starts]
+            rates = (covered[ends] - covered[starts]) / (held[ends] - held[starts])
             if rates.size and rates.min() < worst:
-                start = int(rates.argmin())
-                slab = (projection >= ordered[start]) & (projection <= ordered[start + size - 1])
-                slab &= ~search
+                first = int(rates.argmin())
+                low, high = ordered[starts[first]], ordered[ends[first] - 1]
+                slab = (projection >= low) & (projection <= high) & ~search
                 if slab.any():
-                    worst, result = float(rates.min()), float(inside[slab].mean())
+                    worst, result = float(rates.min()), average(inside[slab], weights[slab])
     return result

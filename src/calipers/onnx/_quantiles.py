@@ -147,11 +147,8 @@ def in_own_unit(graph: Graph, value: Value, scale: TargetMap | None) -> Value:
     """Values in the unit of the target, see ``TargetMap.back``."""
     if scale is None:
         return value
-    if scale.kind == "log":
-        return graph("Exp", value) * scale.unit
-    if scale.kind == "asinh":
-        return (graph("Exp", value) - graph("Exp", -value)) * (0.5 * scale.unit)
-    raise ValueError(f"scale={scale.kind!r} has no ONNX form")
+    restored: Value = scale.formulas.onnx(graph, value, scale.unit)
+    return restored
 
 
 def mapped_mean(graph: Graph, scale: TargetMap, parts: Parts) -> Value:

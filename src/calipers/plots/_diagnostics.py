@@ -147,7 +147,7 @@ def plot_dependence(curve: Dependence, *, ax: Axes | None = None) -> Axes:
     """
     axes = _axes(ax)
     label = f"mean {100 * curve.coverage:g}% interval"
-    if curve.kind in ("boolean", "category", "text"):
+    if curve.dtype.kind in "bO":
         lower, upper, infinite = drawable(curve.lower, curve.upper, curve.point)
         axes.errorbar(
             curve.positions, curve.point, [curve.point - lower, upper - curve.point], fmt="o",
@@ -155,7 +155,7 @@ def plot_dependence(curve: Dependence, *, ax: Axes | None = None) -> Axes:
         )  # fmt: skip
         axes.set_xticks(curve.positions, [str(value) for value in curve.values])
     else:
-        dates = curve.kind == "date"
+        dates = curve.dtype.kind == "M"
         x = curve.positions.astype("datetime64[s]") if dates else curve.positions
         plot_interval(axes, x, curve.lower, curve.point, curve.upper, labels=(label, "mean point"))
     axes.set_xlabel(curve.name)

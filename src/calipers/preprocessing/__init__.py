@@ -2,10 +2,10 @@
 
 ``TableEncoder`` takes frames with numbers, booleans, categories, dates, text that means numbers,
 and missing values; a ``Column`` describes each column. The encoder never looks at the target, which
-``learn_number`` reads by the same rules; a model that the encoder is part of adds a
-``TargetEncoding`` of categories with too many levels for an input each. What the encoder learned
-is plain JSON (``to_document``), so that it can be saved with a model; it keeps no values of columns
-that it does not use.
+``learn_number`` and ``read_target`` read by the same rules; a model that the encoder is part of
+adds a ``TargetEncoding`` of categories with too many levels for an input each. What the encoder
+learned is plain JSON (``to_document``), so that it can be saved with a model; it keeps no values of
+columns that it does not use.
 """
 
 from calipers.preprocessing._categories import (
@@ -46,8 +46,10 @@ from calipers.preprocessing._learn import (
     learn_number as learn_number,
     pick_numbers as pick_numbers,
     read_number,
+    read_target as read_target,
 )
 from calipers.preprocessing._numeric_codes import numeric_code_columns as numeric_code_columns
+from calipers.preprocessing._readings import parse_times as parse_times
 from calipers.preprocessing._target_inputs import (
     find_target_encoding as find_target_encoding,
     learn_target_encoding as learn_target_encoding,

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 KINDS = ("number", "boolean", "category", "text", "date", "constant", "identifier")
 """Kinds of columns; a model does not use the last two."""
 
+_DTYPES = {"number": "float64", "boolean": "bool", "date": "datetime64[us]"}
+
 
 class DataError(ValueError):
     """A table, or a value in it, that cannot be used.
@@ -60,6 +62,16 @@ class Column:
     missing: bool = False  #: Whether values were missing.
     used: bool = True  #: Whether the model uses the column.
     note: str = ""  #: Human-readable note; often empty.
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Type of its values in a table: numbers, times, booleans or, for text, objects."""
+        return np.dtype(_DTYPES.get(self.kind, object))
+
+    @property
+    def repeats(self) -> bool:
+        """Whether rows have values in common, by which they can be grouped; not so in free text."""
+        return self.kind != "text"
 
     def to_document(self) -> dict[str, Any]:
         """The column as plain JSON."""

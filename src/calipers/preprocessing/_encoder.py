@@ -133,7 +133,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
 
         frame = as_frame(X)
         values = self.learn(frame)
-        typed = {column.name: _typed(values[column.name], column.kind) for column in self.columns_}
+        typed = {column.name: _typed(values[column.name], column) for column in self.columns_}
         return pd.DataFrame(typed).set_axis(frame.index)
 
     def learn(self, X: ArrayLike) -> dict[str, NDArray[Any]]:
@@ -290,11 +290,13 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         return tags
 
 
-def _typed(values: NDArray[Any], kind: str) -> "pd.Series[Any] | pd.Categorical | NDArray[Any]":
-    """Values that an encoder has read, in the pandas type for the kind of column."""
+def _typed(
+    values: NDArray[Any], column: Column
+) -> "pd.Series[Any] | pd.Categorical | NDArray[Any]":
+    """Values that an encoder has read, in the pandas type for the column."""
     import pandas as pd
 
-    if kind == "date":
+    if column.dtype.kind == "M":
         missing = np.isnan(values)
         times = np.where(missing, 0, np.round(values * 1e6)).astype("datetime64[us]")
         return pd.Series(times).mask(missing)

@@ -1,6 +1,7 @@
 """Learning one column: its description, its encoder and its values."""
 
 from collections.abc import Sequence
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -102,6 +103,36 @@ def learn_number(series: "pd.Series[Any]", kind: str | None = None) -> tuple[Flo
     style, _ = _format(series, "number", written, words)
     encoder = NumberEncoder(**vars(style))
     return encoder.read(series), kind_of("number", encoder)
+
+
+def read_target(y: Any, *, plain: bool = False) -> FloatArray:
+    """Targets as floats of the same shape, NaN where they are missing; text as in a column.
+
+    ``plain`` refuses text in a number format such as ``1,234.5``. A block of rows cannot tell the
+    format of the others.
+
+    >>> read_target(["1,234.5", "(7)", "na"]).tolist()
+    [1234.5, -7.0, nan]
+    >>> read_target(["1.5", "1,234.5"], plain=True)
+    Traceback (most recent call last):
+    ...
+    calipers.preprocessing._column.DataError: column 'y', row 1 (from 0): '1,234.5' is not a number
+    """
+    import pandas as pd
+
+    if isinstance(y, pd.Series) and y.dtype.kind in "biuf":
+        return y.to_numpy(np.float64, na_value=np.nan)
+    values = np.asarray(y)
+    if values.dtype.kind in "biuf":
+        return values.astype(np.float64)
+    if values.dtype.kind in "mM":
+        raise DataError(f"must hold numbers, got {values.dtype}: convert times to numbers")
+    if not any(isinstance(value, str | bytes) for value in values.flat):
+        with suppress(TypeError, ValueError):  # a missing value that is no NaN, or no number
+            return values.astype(object).astype(np.float64)
+    column = pd.Series(values.ravel(), dtype=object, name="y")
+    numbers = NumberEncoder().read(column) if plain else learn_number(column)[0]
+    return numbers.reshape(values.shape)
 
 
 def pick_numbers(frame: "pd.DataFrame", names: Sequence[str]) -> "pd.DataFrame":

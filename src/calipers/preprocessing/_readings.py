@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from calipers._checks import FloatArray
 from calipers.preprocessing._text_columns import HOW, all_match, any_match, as_floats
@@ -222,6 +223,14 @@ def _reads(texts: pa.Array, form: str) -> bool:
     return all(not np.isnan(read_dates(part, form)).any() for part in (texts[:50], texts[50:]))
 
 
+def parse_times(series: "pd.Series[Any]", form: str | None) -> NDArray[np.datetime64]:
+    """Dates as times without a time zone, in UTC; NaT for other text."""
+    import pandas as pd
+
+    parsed = pd.to_datetime(series, format=form, errors="coerce", utc=True)
+    return parsed.dt.tz_localize(None).to_numpy()
+
+
 def read_dates(texts: "pa.Array | pd.Series[Any]", form: str | None) -> FloatArray:
     """Dates in an Arrow array or a series as seconds since 1970; NaN for other text.
 
@@ -231,8 +240,7 @@ def read_dates(texts: "pa.Array | pd.Series[Any]", form: str | None) -> FloatArr
     import pandas as pd
 
     series = texts if isinstance(texts, pd.Series) else texts.to_pandas()
-    parsed = pd.to_datetime(series, format=form, errors="coerce", utc=True)
-    times = parsed.dt.tz_localize(None).to_numpy()
+    times = parse_times(series, form)
     if times.dtype != "datetime64[ns]":  # which can only represent the years 1677 to 2262
         first, end = _FIRST.astype(times.dtype), _END.astype(times.dtype)
         inside = (times >= first) & (times < end)

@@ -2,7 +2,7 @@
 
 Every column of text is read by this module and ``_readings``, whether it is an input, a target or
 a column that is passed through to the predictions, so that one list of missing words and one rule
-for leading zeros apply to all.
+for leading zeros apply to all. Targets get here by ``learn_number`` or ``read_target``.
 """
 
 from collections.abc import Sequence

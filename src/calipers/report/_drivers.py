@@ -98,9 +98,9 @@ def driver_data(drivers: Drivers | None) -> dict[str, Any] | None:
 
 def _curve_data(curve: Dependence) -> dict[str, Any]:
     return {
-        "steps": curve.kind in ("boolean", "category", "text"),
+        "steps": curve.dtype.kind in "bO",
         "labels": [
-            write_cell(value if curve.kind in ("category", "text") else float(place), curve.kind)
+            write_cell(value if curve.dtype == object else float(place), curve.dtype)
             for value, place in zip(curve.values, curve.positions, strict=True)
         ],
         "positions": [float(value) for value in curve.positions],

@@ -69,17 +69,18 @@ def brief(value: object) -> str:
     return text if len(text) <= 40 else text[:39] + "\N{HORIZONTAL ELLIPSIS}"
 
 
-def write_cell(value: Any, kind: str) -> str:
+def write_cell(value: Any, dtype: np.dtype[Any]) -> str:
     """Return a value as the model reads it, such as a date in seconds since 1970, as text.
 
-    >>> write_cell(0.0, "boolean"), write_cell(86400.0, "date"), write_cell(np.nan, "number")
+    >>> truth, time = np.dtype(bool), np.dtype("datetime64[us]")
+    >>> write_cell(0.0, truth), write_cell(86400.0, time), write_cell(np.nan, np.dtype(float))
     ('no', '1970-01-02', 'missing')
     """
     if value is None or value != value:
         return "missing"
-    if kind == "boolean":
+    if dtype.kind == "b":
         return "yes" if value else "no"
-    return brief(np.datetime64(int(value), "s") if kind == "date" else value)
+    return brief(np.datetime64(int(value), "s") if dtype.kind == "M" else value)
 
 
 def rounded(values: NDArray[Any]) -> list[float | None]:

@@ -71,12 +71,12 @@ def breakdowns(labelled: LabelledPrediction, inputs: Sequence[Input]) -> list[Br
 
 
 def _by_input(labelled: LabelledPrediction, column: Input) -> tuple[Group, ...]:
-    if column.kind == "date":
-        return _by_number(labelled, column.cells, _date_writer(column.cells), "\N{EN DASH}")
-    if column.kind == "text":
+    if not column.of.repeats:
         return ()
+    if column.of.dtype.kind == "M":
+        return _by_number(labelled, column.cells, _date_writer(column.cells), "\N{EN DASH}")
     labels = [column.write(value) for value in column.cells]
-    if column.kind == "category":
+    if column.of.dtype == object:
         return _by_label(labelled, labels, pd.Series(labels).value_counts().index.tolist())
     distinct = np.unique(column.cells[~column.missing])
     if len(distinct) > _BINS:

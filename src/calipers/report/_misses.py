@@ -9,6 +9,7 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
 from calipers._evaluation import LabelledPrediction
+from calipers.preprocessing import Column
 from calipers.regressor import IntervalRegressor
 from calipers.report._format import write_cell
 
@@ -21,31 +22,33 @@ _NAMED = 4  # unusual values named
 class Input:
     """One input that the model uses."""
 
-    # as in ``calipers.preprocessing.Column``
-    name: str
-    kind: str
+    of: Column
     # (n,): numbers, dates in seconds since 1970, booleans as 1 and 0, all NaN if missing;
     # categories and text as text, None if missing
     cells: NDArray[Any]
     outside: NDArray[np.bool_]  # (n,): values outside the training range
 
     @property
+    def name(self) -> str:
+        return self.of.name
+
+    @property
     def missing(self) -> NDArray[np.bool_]:
         """Whether each value is missing."""
-        if self.kind in ("category", "text"):
+        if self.of.dtype == object:
             return np.array([value is None for value in self.cells], dtype=bool)
         return np.isnan(self.cells)
 
     def write(self, value: object) -> str:
         """Return a value as text."""
-        return write_cell(value, self.kind)
+        return write_cell(value, self.of.dtype)
 
 
 def read_inputs(model: IntervalRegressor, X: ArrayLike, outside: NDArray[np.bool_]) -> list[Input]:
     """Return the inputs that a model uses."""
     values = model.reader_.cells(model, X)
     return [
-        Input(column.name, column.kind, values[column.name], outside[:, i])
+        Input(column, values[column.name], outside[:, i])
         for i, column in enumerate(model.inputs_)
         if column.name in values
     ]
@@ -101,11 +104,11 @@ def _unusual(column: Input, rows: NDArray[np.intp]) -> list[str]:
         value, remark = column.cells[row], ""
         if column.outside[row]:
             remark = "never so in training" if missing[row] else "outside the training range"
-        elif not missing[row] and column.kind in ("boolean", "category"):
-            remark = "rare" if frequency[row] < _UNUSUAL else ""
-        elif not missing[row] and column.kind != "text":
+        elif not missing[row] and column.of.dtype.kind not in "bO":
             low, high = np.mean(column.cells <= value), np.mean(column.cells >= value)
             remark = "among the lowest" if low <= _UNUSUAL else ""
             remark = "among the highest" if high <= _UNUSUAL else remark
+        elif not missing[row] and column.of.repeats:
+            remark = "rare" if frequency[row] < _UNUSUAL else ""
         texts.append(f"{column.name} {column.write(value)}, {remark}" if remark else "")
     return texts

@@ -206,7 +206,7 @@ def training_range(column: Column) -> str:
     '1 to 9.5, median 2'
     """
     document = column.to_document() | {"categories": [*map(brief, column.categories)]}
-    if column.kind == "date":
+    if column.dtype.kind == "M":
         ends = ("low", "high", "typical")
         document |= {end: brief(np.datetime64(document[end])) for end in ends}
     text = column_values(document, _CATEGORIES, typical=True)

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from calipers._files import locked
+from calipers._files import append_to, locked
 from calipers.search._result import Outcome
 
 Key = tuple[int, int]
@@ -36,13 +36,13 @@ class Store:
         self.path.parent.mkdir(parents=True, exist_ok=True)
         header = {"calipers_search": _VERSION, **identity}
         with locked(self.path):
-            lines, incomplete = _read(self.path)
+            lines, end, incomplete = _read(self.path)
             if lines:
                 self._check(lines[0], header)
                 self._load(lines[1:])
             elif not _encoded([header]).startswith(incomplete):
                 raise ValueError(f"{self.path} is not the store of a search")
-            _append(self.path, [] if lines else [header], incomplete)
+            append_to(self.path, _encoded([] if lines else [header]), end)
 
     def add(self, outcomes: Mapping[Key, Outcome]) -> None:
         """Add finished candidates, and load those that other processes finished meanwhile."""
@@ -50,7 +50,7 @@ class Store:
             self.outcomes.update(outcomes)
             return
         with locked(self.path):
-            lines, incomplete = _read(self.path)
+            lines, end, _ = _read(self.path)
             self._load(lines[1:])
             new = {key: outcome for key, outcome in outcomes.items() if key not in self.outcomes}
             self.outcomes.update(new)
@@ -59,7 +59,7 @@ class Store:
                 values = outcome._asdict().items()
                 measures = {name: None if math.isnan(v) else v for name, v in values}
                 records.append({"budget": budget, "candidate": number, **measures})
-            _append(self.path, records, incomplete)
+            append_to(self.path, _encoded(records), end)
 
     def _load(self, lines: list[dict[str, Any]]) -> None:
         for line in lines:
@@ -82,25 +82,15 @@ class Store:
             )
 
 
-def _append(path: Path, records: Iterable[Mapping[str, Any]], incomplete: bytes) -> None:
-    """Write lines in place of an incomplete last one, and flush them to disk."""
-    with path.open("ab") as file:
-        if incomplete:
-            file.truncate(file.tell() - len(incomplete))
-        file.write(_encoded(records))
-        file.flush()
-        os.fsync(file.fileno())
-
-
 def _encoded(records: Iterable[Mapping[str, Any]]) -> bytes:
     return "".join(json.dumps(record, allow_nan=False) + "\n" for record in records).encode()
 
 
-def _read(path: Path) -> tuple[list[dict[str, Any]], bytes]:
-    """Return the complete lines of a file, and an incomplete one at its end."""
+def _read(path: Path) -> tuple[list[dict[str, Any]], int, bytes]:
+    """Return the complete lines of a file, their bytes, and an incomplete one at its end."""
     content = path.read_bytes() if path.exists() else b""
     end = content.rfind(b"\n") + 1
     try:
-        return [dict(json.loads(line)) for line in content[:end].splitlines()], content[end:]
+        return [dict(json.loads(line)) for line in content[:end].splitlines()], end, content[end:]
     except (TypeError, ValueError) as error:
         raise ValueError(f"{path} is not the store of a search: {error}") from error

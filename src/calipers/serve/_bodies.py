@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from calipers.preprocessing import Column, DataError
+from calipers.preprocessing import Column, DataError, parse_times
 from calipers.serve._json import read_cells
 from calipers.serve._problems import HTTPProblem
 from calipers.serve._served import Columns, Served
@@ -78,7 +78,7 @@ def columns_of(rows: Sequence[Any], served: Served) -> Columns:
 
 def _numbers(rows: Sequence[list[Any]], inputs: Sequence[Column]) -> NDArray[np.float64] | None:
     """Return rows of finite numbers as one array; None if any input or value is not numeric."""
-    if not all(column.kind == "number" for column in inputs):
+    if not all(column.dtype == np.float64 for column in inputs):
         return None
     if not set(map(type, chain.from_iterable(rows))) <= {float, int}:
         return None
@@ -95,21 +95,21 @@ def _typed(values: NDArray[Any], column: Column) -> NDArray[Any]:
     JSON has no dates: callers and the page write them in ISO 8601, while the encoder knows only the
     format of the text that the model was fitted on. Other values stay text for the encoder.
     """
-    if column.kind == "number" and (
+    if column.dtype == np.float64 and (
         values.dtype == np.float64 or all(v is None or type(v) is float for v in values)
     ):
         return values.astype(np.float64)
-    if column.kind == "boolean" and all(type(v) is bool for v in values):
+    if column.dtype == bool and all(type(v) is bool for v in values):
         return values.astype(bool)
     objects = values.astype(object)
-    if column.kind != "date":
+    if column.dtype.kind != "M":
         return objects
     import pandas as pd
 
-    times = pd.to_datetime(pd.Series(objects), format="ISO8601", errors="coerce", utc=True)
-    if times.isna().sum() > sum(value is None for value in objects):
+    times = parse_times(pd.Series(objects), "ISO8601")
+    if np.isnat(times).sum() > sum(value is None for value in objects):
         return objects  # in the format of the training data, or wrong
-    return times.dt.tz_localize(None).to_numpy().astype("datetime64[us]")
+    return times.astype("datetime64[us]")
 
 
 def read_body(body: bytes, kind: str, limits: TableLimits, reserve: Reserve) -> pa.Table:
@@ -152,7 +152,7 @@ def _array(series: "pd.Series[Any]", column: Column) -> NDArray[Any]:
     """Return a column of a frame as an array of floats, times or objects."""
     if getattr(series.dtype, "tz", None) is not None:
         series = series.dt.tz_convert("UTC").dt.tz_localize(None)
-    if column.kind == "number" and series.dtype.kind in "iuf":
+    if column.dtype == np.float64 and series.dtype.kind in "iuf":
         return np.asarray(series, dtype=np.float64)
     if series.dtype.kind in "Mmbiuf":
         return np.asarray(series)

@@ -15,10 +15,11 @@ from calipers.serve._served import Served
 _SCHEMAS = "#/components/schemas/"
 _BINARY = {"schema": {"type": "string", "format": "binary"}}
 _TYPES = {
-    "number": ["number", "null"],
-    "boolean": ["boolean", "null"],
-    "date": ["string", "null"],
-}
+    "f": ["number", "null"],
+    "b": ["boolean", "null"],
+    "M": ["string", "null"],
+    "O": ["string", "number", "boolean", "null"],
+}  # by the kind of ``Column.dtype``
 
 PREDICT_RESPONSES: dict[int | str, dict[str, Any]] = {
     200: {
@@ -121,9 +122,8 @@ def _predict_body(models: Mapping[str, Served]) -> dict[str, Any]:
 
 
 def _property(column: Column) -> dict[str, Any]:
-    types = _TYPES.get(column.kind, ["string", "number", "boolean", "null"])
-    schema: dict[str, Any] = {"type": types}
-    if column.kind in ("number", "date"):
+    schema: dict[str, Any] = {"type": _TYPES[column.dtype.kind]}
+    if column.dtype.kind in "fM":
         schema["description"] = f"In training from {column.low} to {column.high}."
     if column.categories:
         schema["examples"] = list(column.categories[:5])

@@ -274,8 +274,6 @@ def _joined(pieces: list[Piece]) -> Columns:
 
 
 def _typical(column: Column) -> bool | float | str | None:
-    if column.kind in ("category", "text"):
+    if column.dtype == object:
         return column.categories[0] if column.categories else None
-    if column.kind == "boolean":
-        return bool(column.typical)
-    return column.typical
+    return bool(column.typical) if column.dtype == bool else column.typical
