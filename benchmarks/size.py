@@ -32,7 +32,7 @@ FEATURES = {
         distributions/_support distributions/_learn_support
         distributions/_observed training:check_bounds _estimator/training_rows:_support
         _serialization/model_schema:check_support
-        ensemble:taking,_latent_targets,within_bounds,_observed
+        ensemble:admitting,latent_targets,within_bounds,_observed
         onnx/_quantiles:observed,clipped,_through_knots metrics/_chance:shared_coverage
         cli/_settings_file:parse_bounds cli/_fit_table:_check_bounds cli/_tune:_checked_bounds
         """,
@@ -79,7 +79,8 @@ FEATURES = {
         cli/_columns:note_outliers,without_repeats,note_leaks
         """,
     "piecewise-linear encoding": """
-        networks:PiecewiseLinear,knots,with_knots,with_segments,alternative
+        networks/_modules:PiecewiseLinear
+        networks/_factories:knots,with_knots networks/_mlp:with_segments,alternative
         onnx/_network_graph:_segments
         """,
     "tree predictions as an input": """

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from sklearn.base import clone
 
-from calipers import IntervalRegressor, networks, objectives
+from calipers import IntervalRegressor, objectives
 from calipers._estimator import candidates
 from calipers._estimator.candidates import Measures, unexplained_by_trees
 from calipers._schema import SchemaError
@@ -290,8 +290,8 @@ def test_a_trial_takes_pieces_where_it_leaves_noise_and_smooth_networks_where_tr
     monkeypatch, noise, left, bins, smooth, tmp_path
 ):
     monkeypatch.setattr("calipers._estimator.candidates.unexplained_by_trees", lambda *rows: left)
-    monkeypatch.setattr(networks, "ROWS_FOR_SEGMENTS", 200)
-    monkeypatch.setattr(networks, "BINS", 4)
+    monkeypatch.setattr("calipers.networks._mlp.ROWS_FOR_SEGMENTS", 200)
+    monkeypatch.setattr("calipers.networks._mlp.BINS", 4)
     monkeypatch.setattr("calipers._estimator.candidates.EPOCHS", {1: 1.0})
     rng = np.random.default_rng(0)
     X = rng.uniform(-1, 1, (250, 2))

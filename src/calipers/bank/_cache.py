@@ -189,8 +189,8 @@ def _description(function: Any, structure: Any, donated: list[int]) -> str | Non
 def _sources() -> str:
     """Digests of the source files on disk and versions of libraries; empty without sources."""
     root = Path(__file__).parents[1]
-    files = [root / "networks.py", root / "objectives.py"]
-    for package in ("bank", "heads", "losses"):
+    files = [root / "objectives.py"]
+    for package in ("bank", "heads", "losses", "networks"):
         files += sorted((root / package).glob("*.py"))
     try:
         digests = [hashlib.sha256(path.read_bytes()).hexdigest() for path in files]
