@@ -84,7 +84,7 @@ from calipers.calibration._calibrated import (
     normal_scores,
 )
 from calipers.calibration._effective import (
-    effective_note as effective_note,
+    RowCount as RowCount,
     infinite_reason as infinite_reason,
     rows_needed as rows_needed,
 )

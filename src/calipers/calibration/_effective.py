@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -10,12 +10,6 @@ from numpy.typing import ArrayLike, NDArray
 from calipers import _checks as checks
 from calipers._checks import FloatArray
 from calipers._text import listed
-
-if TYPE_CHECKING:
-    from types import SimpleNamespace
-
-    from calipers.calibration._level_map import LevelMap
-    from calipers.calibration._protocol import Calibrator
 
 # 1 - 0.9 is a little less than 0.1: levels this close to a limit count as being on it.
 ROUNDING = 1e-9
@@ -102,7 +96,22 @@ def _variances(values: FloatArray, code: NDArray[np.intp], size: FloatArray) -> 
     return np.array([max(explained / (units - 1) - within, 0.0) / rows, within])
 
 
-def effective_note(calibration: "Calibrator | LevelMap | SimpleNamespace") -> str:
+class HasRows(Protocol):
+    """A calibration or a map, which may have ``n_effective``, the effective sample size."""
+
+    @property
+    def n_rows(self) -> int:
+        """Number of calibration rows."""
+
+
+class RowCount(NamedTuple):
+    """Numbers of a calibration, where only these are known."""
+
+    n_rows: int
+    n_effective: float
+
+
+def effective_note(calibration: HasRows) -> str:
     """Effective sample size of a calibration in words; empty if it is the number of rows."""
     number = getattr(calibration, "n_effective", calibration.n_rows)
     if number >= calibration.n_rows - 0.5:
@@ -110,7 +119,7 @@ def effective_note(calibration: "Calibrator | LevelMap | SimpleNamespace") -> st
     return f" (effective sample size {number:.4g})"
 
 
-def infinite_reason(coverages: Sequence[float], calibration: "Calibrator | SimpleNamespace") -> str:
+def infinite_reason(coverages: Sequence[float], calibration: HasRows) -> str:
     """Why intervals of these coverages are infinite, and which would be finite, in words."""
     which = listed(f"{100 * coverage:.4g}%" for coverage in coverages)
     needed = listed(f"{rows_needed(coverage):,}" for coverage in coverages)

@@ -1,7 +1,6 @@
 """Measures of intervals on labelled rows, as ``fit``, ``evaluate`` and ``inspect`` print them."""
 
 from collections.abc import Sequence
-from types import SimpleNamespace
 from typing import Any, TypeGuard
 
 import numpy as np
@@ -13,7 +12,7 @@ from calipers import _schema as schema, metrics
 from calipers._checks import FloatArray
 from calipers._evaluation import LabelledPrediction, predict_labelled
 from calipers._text import counted, few_digits, listed
-from calipers.calibration import infinite_reason, rows_needed
+from calipers.calibration import RowCount, infinite_reason, rows_needed
 from calipers.cli._printing import print_rows
 from calipers.multitarget import MultiTargetRegressor
 from calipers.regressor import IntervalRegressor
@@ -138,8 +137,7 @@ def describe_unbounded(unbounded: dict[str, Any] | None) -> str:
     rows = unbounded["rows"]
     # "worth" is the name in models saved by earlier versions.
     effective = unbounded.get("effective_rows", unbounded.get("worth", rows))
-    found = SimpleNamespace(n_rows=rows, n_effective=effective)
-    return infinite_reason(unbounded["coverages"], found)
+    return infinite_reason(unbounded["coverages"], RowCount(rows, effective))
 
 
 def on_one_row(model: IntervalRegressor, coverages: Sequence[float]) -> list[float]:
