@@ -361,7 +361,7 @@ def test_small_tables_of_many_cells_do_not_hold_up_others(client, tables, monkey
     monkeypatch.setattr(_responses, "write_frame", noted(_responses.write_frame))
     body = bytes(stream(pa.table({"speed": [1.0], "load": [2.0], "n": pa.nulls(1)})))
     assert client.table(body, ARROW_STREAM, keep=True).status_code == 200
-    assert [name for name, _ in threads] == ["read_table", "write_frame"]
+    assert [name for name, _ in threads] == ["read_body", "write_frame"]
     assert all("asyncio" in thread for _, thread in threads), threads
 
 
