@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtr, ndtri
 
 from calipers import _checks as checks
-from calipers._checks import FloatArray
+from calipers._checks import FloatArray, IndexLike
 from calipers.calibration._effective import effective_note, rows_needed
 from calipers.calibration._integrals import ROWS, crps, mean_and_variance
 from calipers.calibration._level_map import LevelMap, MixtureRows
@@ -99,7 +99,7 @@ class CalibratedMixture(DerivedDistribution):
                 f"local must fit rows of shape {self.shape}, got shape {np.shape(self.local)}"
             ) from None
 
-    def __getitem__(self, key: Any) -> "CalibratedMixture":
+    def __getitem__(self, key: IndexLike) -> "CalibratedMixture":
         local = None if self.local is None else self.local[key]
         return replace(self, mixture=self.mixture[key], local=local)
 

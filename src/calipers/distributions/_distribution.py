@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from calipers import _checks as checks
-from calipers._checks import BoolArray, FloatArray
+from calipers._checks import BoolArray, FloatArray, IndexLike
 from calipers.distributions._narrowest import narrowest_interval
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ class Distribution(ABC):
         return f"<{type(self).__name__} of shape {self.shape}>"  # its arrays would fill the screen
 
     @abstractmethod
-    def __getitem__(self, key: Any) -> Self:
+    def __getitem__(self, key: IndexLike) -> Self:
         """Subset of the distributions, by any index that NumPy accepts."""
 
     if TYPE_CHECKING:  # fields of some subclasses, which abstract properties would shadow

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 
 from calipers import _checks as checks
 from calipers._blocks import blockwise, blockwise_ragged, sum_members
-from calipers._checks import FloatArray
+from calipers._checks import FloatArray, IndexLike
 from calipers.distributions import _mixture_formulas as formulas
 from calipers.distributions._density import mixture_modes
 from calipers.distributions._distribution import ClosedForm
@@ -122,7 +122,7 @@ class SplitNormalMixture(ClosedForm):
     def shape(self) -> tuple[int, ...]:
         return self.components.shape[1:]
 
-    def __getitem__(self, key: Any) -> "SplitNormalMixture":
+    def __getitem__(self, key: IndexLike) -> "SplitNormalMixture":
         keys = (slice(None), *(key if isinstance(key, tuple) else (key,)))
         weights = self.weights if self.weights.ndim == 1 else self.weights[keys]
         return self._with(self.components[keys], weights)

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -10,7 +9,7 @@ from scipy.special import ndtr
 
 from calipers import _checks as checks
 from calipers._blocks import sum_members
-from calipers._checks import BoolArray, FloatArray
+from calipers._checks import BoolArray, FloatArray, IndexLike
 from calipers.distributions._distribution import Distribution, MappedDistribution
 from calipers.distributions._support import Support
 
@@ -59,7 +58,7 @@ class ObservedDistribution(MappedDistribution):
     latent: Distribution  #: Distributions of z.
     support: Support  #: Values that y can take.
 
-    def __getitem__(self, key: Any) -> "ObservedDistribution":
+    def __getitem__(self, key: IndexLike) -> "ObservedDistribution":
         return ObservedDistribution(self.latent[key], self.support)
 
     def _to_latent(self, value: FloatArray) -> FloatArray:

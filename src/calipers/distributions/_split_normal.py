@@ -8,7 +8,7 @@ from numpy.typing import ArrayLike
 
 from calipers import _checks as checks
 from calipers._blocks import blockwise
-from calipers._checks import BoolArray, FloatArray
+from calipers._checks import BoolArray, FloatArray, IndexLike
 from calipers.distributions import _formulas as formulas
 from calipers.distributions._distribution import ClosedForm, Formula
 from calipers.distributions._exact_fit import fit_scales
@@ -139,7 +139,7 @@ class SplitNormal(ClosedForm):
     def shape(self) -> tuple[int, ...]:
         return self.loc.shape
 
-    def __getitem__(self, key: Any) -> "SplitNormal":
+    def __getitem__(self, key: IndexLike) -> "SplitNormal":
         subset = SplitNormal(self.loc[key], self.left_scale[key], self.right_scale[key])
         return subset._marked(self.repaired[key])
 

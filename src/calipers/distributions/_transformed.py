@@ -21,7 +21,7 @@ from numpy.typing import ArrayLike
 
 from calipers import _checks as checks
 from calipers._blocks import sum_members
-from calipers._checks import MAX_TARGET, FloatArray
+from calipers._checks import MAX_TARGET, FloatArray, IndexLike
 from calipers.distributions._distribution import MappedDistribution
 from calipers.distributions._mixture import SplitNormalMixture
 from calipers.distributions._quantile_sums import SUM_LEVELS, summed_crps, summed_moments
@@ -208,7 +208,7 @@ class TransformedMixture(MappedDistribution):
     latent: "SplitNormalMixture | CalibratedMixture"  #: Distributions on the transformed scale.
     target_map: TargetMap  #: The transformation.
 
-    def __getitem__(self, key: Any) -> "TransformedMixture":
+    def __getitem__(self, key: IndexLike) -> "TransformedMixture":
         return TransformedMixture(self.latent[key], self.target_map)
 
     def pdf(self, x: ArrayLike) -> FloatArray:
