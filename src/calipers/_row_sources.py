@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from calipers._checks import FloatArray
 from calipers._text import did_you_mean
@@ -159,7 +160,7 @@ def check_columns(X: Any, first: Any, start: int) -> Any:
     raise ValueError(f"{place} and other columns than blocks before it, which have {other}")
 
 
-def _as_target(y: Any, start: int) -> FloatArray:
+def _as_target(y: ArrayLike, start: int) -> FloatArray:
     """Return targets as numbers, with NaN for missing ones."""
     try:
         return read_target(y, plain=True).ravel()

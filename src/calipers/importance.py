@@ -218,7 +218,7 @@ def dependence(
     return Dependence(info.name, info.kind, values, positions, lower, point, upper, level)
 
 
-def _find_column(model: IntervalRegressor, column: str | int) -> tuple[int, Any]:
+def _find_column(model: IntervalRegressor, column: str | int) -> tuple[int, Column]:
     """Index and description of a column that the model uses."""
     names = [info.name for info in model.inputs_]
     known = column in names if isinstance(column, str) else -len(names) <= column < len(names)
@@ -253,15 +253,17 @@ def _values(cells: NDArray[Any], info: Column, limit: int) -> tuple[NDArray[np.i
     return ranked[first], values
 
 
-def _with_values(table: Any, rows: NDArray[np.intp], at: int, sources: NDArray[np.intp]) -> Any:
+def _with_values(
+    table: "pd.DataFrame | NDArray[Any]", rows: NDArray[np.intp], at: int, sources: NDArray[np.intp]
+) -> "pd.DataFrame | NDArray[Any]":
     """The subset ``rows`` of a table, with a column's values taken from the rows ``sources``."""
     if isinstance(table, np.ndarray):
-        copy = table[rows]
-        copy[:, at] = table[sources, at]
-    else:
-        copy = table.iloc[rows].reset_index(drop=True)
-        copy.isetitem(at, table.iloc[sources, at].reset_index(drop=True))
-    return copy
+        array = table[rows]
+        array[:, at] = table[sources, at]
+        return array
+    frame: Any = table.iloc[rows].reset_index(drop=True)
+    frame.isetitem(at, table.iloc[sources, at].reset_index(drop=True))
+    return frame
 
 
 def _position(table: "pd.DataFrame | NDArray[Any]", place: int, name: str) -> int:

@@ -56,7 +56,7 @@ class MoreRows:
 
 def worth_of_more_rows(
     model: IntervalRegressor,
-    X: Any,
+    X: ArrayLike,
     y: Any,
     groups: ArrayLike | None = None,
     *,

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, RegressorMixin, clone
-from sklearn.utils import check_random_state
+from sklearn.utils import Tags, check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from calipers import storage
@@ -78,8 +78,8 @@ class MultiTargetRegressor(RegressorMixin, BaseEstimator):
 
     def fit(
         self,
-        X: Any,
-        y: Any,
+        X: ArrayLike,
+        y: ArrayLike,
         sample_weight: ArrayLike | None = None,
         groups: ArrayLike | None = None,
     ) -> Self:
@@ -172,7 +172,7 @@ class MultiTargetRegressor(RegressorMixin, BaseEstimator):
         return [min(max(level, 1 - _MAX_COVERAGE), _MAX_COVERAGE) for level in levels]
 
     def query_and_check(
-        self, X: Any, query: Query, *, joint: bool = False
+        self, X: ArrayLike, query: Query, *, joint: bool = False
     ) -> tuple[dict[str, Prediction], NDArray[np.bool_]]:
         """Return the prediction of each target, by name, and the mask of values that were not seen.
 
@@ -274,7 +274,7 @@ class MultiTargetRegressor(RegressorMixin, BaseEstimator):
         self.estimator = clone(self.models_[0])
         return self
 
-    def __sklearn_tags__(self) -> Any:
+    def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         tags.target_tags.multi_output = True
         tags.target_tags.single_output = False

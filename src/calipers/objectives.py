@@ -80,7 +80,7 @@ class Objective(BaseEstimator):
     structure: ClassVar[tuple[str, ...]] = ()
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {}
 
-    def __init_subclass__(cls, **options: Any) -> None:
+    def __init_subclass__(cls, **options: object) -> None:
         super().__init_subclass__(**options)
         if cls.head not in HEADS:
             raise ValueError(f"head must be one of {sorted(HEADS)}, got {cls.head!r}")

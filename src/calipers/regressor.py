@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Self, cast
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
 from calipers import storage
@@ -26,7 +27,7 @@ from calipers.aggregation import Interval
 from calipers.calibration import Learned, Unsupported
 from calipers.cluster import is_lazy, lazily
 from calipers.crossfit import OutOfFold
-from calipers.distributions import Distribution, Support
+from calipers.distributions import Bounds, Distribution, Support
 from calipers.ensemble import Ensemble
 from calipers.networks import MLP
 from calipers.objectives import Objective
@@ -170,11 +171,11 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
     patience: int | str | None = "auto"
     validation_fraction: float = 0.1
     preprocessor: TableEncoder | str | None = "auto"
-    bounds: Any = "auto"
+    bounds: Bounds = "auto"
     unsupported: Unsupported = "inf"
     warm_start: bool = False
     n_jobs: int | None = -1
-    random_state: Any = None
+    random_state: int | np.random.RandomState | None = None
     verbose: int = 1
 
     ensemble_: Ensemble = field(init=False)
@@ -183,7 +184,7 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
     about_: dict[str, Any] = field(init=False)
 
     @classmethod
-    def paper(cls, **parameters: Any) -> Self:
+    def paper(cls, **parameters: object) -> Self:
         """Return an estimator for the method of the paper, SNM-QD+, with ``parameters`` changed.
 
         Five ReLU networks with two hidden layers of 50 units are trained with QD+ on all rows, by
@@ -212,7 +213,7 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
                 params |= {f"{name}__{key}": value for key, value in nested.items()}
         return params
 
-    def set_params(self, **params: Any) -> Self:
+    def set_params(self, **params: object) -> Self:
         """Set parameters, those of nested objects as ``loss__softness``.
 
         Setting a parameter of an object that is given by name, such as ``loss="qd+"``, replaces the
@@ -231,7 +232,7 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
 
     def fit(
         self,
-        X: Any,
+        X: ArrayLike | RowBlocks,
         y: Any = None,
         sample_weight: ArrayLike | None = None,
         groups: ArrayLike | None = None,
@@ -262,7 +263,13 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
         self.ensemble_ = run_fit(self, self._fit_steps(X, y, sample_weight, groups))
         return self
 
-    def _fit_steps(self, X: Any, y: Any, sample_weight: Any, groups: Any) -> Steps[Ensemble]:
+    def _fit_steps(
+        self,
+        X: ArrayLike | RowBlocks,
+        y: Any,
+        sample_weight: ArrayLike | None,
+        groups: ArrayLike | None,
+    ) -> Steps[Ensemble]:
         """The steps of ``fit``, which the models of several targets take together."""
         if isinstance(X, RowBlocks) or is_lazy(X):
             return fit_blocks(self, X, y, sample_weight, groups)
@@ -270,9 +277,9 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
 
     def upgrade(
         self,
-        points: Any,
-        X: Any,
-        y: Any,
+        points: object,
+        X: ArrayLike,
+        y: ArrayLike,
         sample_weight: ArrayLike | None = None,
         groups: ArrayLike | None = None,
         *,
@@ -517,7 +524,7 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
         """
         return self._ensemble.distribution(self.reader_.read(self, X))
 
-    def score(self, X: ArrayLike, y: Any, sample_weight: ArrayLike | None = None) -> float:
+    def score(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
         """Coefficient of determination of the point predictions, as scikit-learn defines it."""
         return float(super().score(X, checked_target(X, y), sample_weight))
 
@@ -552,15 +559,15 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
 
     def conformalize(
         self,
-        X: Any,
-        y: Any,
+        X: ArrayLike,
+        y: ArrayLike,
         *,
         keep: bool = False,
         row_weight: Callable[[FloatArray], FloatArray] | None = None,
         groups: ArrayLike | None = None,
         by: str | int | Callable[[FloatArray], ArrayLike] | None = None,
         sample_weight: ArrayLike | None = None,
-        shifted_to: Any = None,
+        shifted_to: ArrayLike | None = None,
         half_life: float | None = None,
     ) -> Self:
         """Calibrate on held-out rows, with the guarantee of split conformal prediction.
@@ -658,8 +665,8 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
 
     def report(
         self,
-        X: Any,
-        y: Any,
+        X: ArrayLike,
+        y: ArrayLike,
         path: str | os.PathLike[str],
         *,
         title: str | None = None,
@@ -745,7 +752,7 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
         *,
         network: Callable[..., Any] | None = None,
         row_weight: Callable[[FloatArray], FloatArray] | None = None,
-        points: Any = None,
+        points: object = None,
     ) -> Self:
         """Load a model that ``save`` wrote; its predictions are bit-identical.
 
@@ -772,7 +779,7 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
             model_from_dict(model, document, arrays, **code)
         return model
 
-    def __sklearn_tags__(self) -> Any:
+    def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         table = isinstance(self.preprocessor, TableEncoder)  # "auto" accepts numeric arrays only
         tags.input_tags.allow_nan = tags.input_tags.string = tags.input_tags.categorical = table

@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_X_y, validate_data
 
 from calipers._checks import BoolArray, FloatArray, refuse_masked, warn
 from calipers._estimator.row_labels import check_size, read_target
-from calipers._estimator.wrapped import points_of
+from calipers._estimator.wrapped import Regressor, points_of
 from calipers._schema import anything, list_of, one_of
 from calipers.preprocessing import (
     Column,
@@ -43,7 +43,7 @@ class Inputs:
     # encodes tables as numbers; without one, inputs are numbers
     encoder: TableEncoder | None = None
     # a regressor of another library, whose predictions are an additional last input
-    regressor: Any = None
+    regressor: Regressor | None = None
     # trees grown with the networks, likewise; at most one of the two is present
     forest: Forest | None = None
 

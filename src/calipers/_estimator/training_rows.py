@@ -222,7 +222,8 @@ def _support(model: Model, y: FloatArray, used: NDArray[np.intp]) -> Support:
     """
     bounds = model.bounds
     if bounds is not None and not isinstance(bounds, str):
-        refuse_outside(y, Support(*bounds))  # the error has the user's row numbers
+        low, high = bounds
+        refuse_outside(y, Support(low, high))  # the error has the user's row numbers
     return learn_support(y[used], bounds)
 
 

@@ -19,6 +19,7 @@ from calipers._estimator.training_rows import (
 )
 from calipers._estimator.tree_inputs import with_fitted_trees
 from calipers._estimator.wrapped import (
+    Regressor,
     cross_fitted_points,
     fitted,
     is_fitted,
@@ -80,7 +81,7 @@ def upgrade_rows(
 
 
 def _errors_of_regressor(
-    model: Model, regressor: Any, given: tuple[Any, ...], fresh: bool
+    model: Model, regressor: Regressor, given: tuple[Any, ...], fresh: bool
 ) -> Errors:
     """Errors of a regressor of another library, whose predictions become the last input."""
     data = read_rows(model, *given)
@@ -178,7 +179,12 @@ def _read_as(model: Model, points: Model) -> Bank:
 
 
 def _add_points(
-    model: Model, regressor: Any, X: ArrayLike, data: TrainingRows, folds: list[Fold], fresh: bool
+    model: Model,
+    regressor: Regressor,
+    X: ArrayLike,
+    data: TrainingRows,
+    folds: list[Fold],
+    fresh: bool,
 ) -> TrainingRows:
     """Add a regressor's out-of-fold predictions to the rows as another input.
 

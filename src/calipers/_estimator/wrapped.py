@@ -6,7 +6,7 @@ intervals are learned from the errors of the latter.
 """
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Protocol, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -17,6 +17,18 @@ from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
 from calipers._checks import FloatArray, IntArray
 from calipers.crossfit import Fold
+
+
+class Regressor(Protocol):
+    """A regressor of another library."""
+
+    def fit(self, X: ArrayLike, y: ArrayLike, **options: ArrayLike) -> Self:
+        """Learn from rows."""
+        ...
+
+    def predict(self, X: ArrayLike) -> ArrayLike:
+        """Point predictions."""
+        ...
 
 
 def is_fitted(regressor: object) -> bool:
@@ -30,7 +42,7 @@ def is_fitted(regressor: object) -> bool:
     return True
 
 
-def points_of(regressor: Any, X: ArrayLike, rows: int) -> FloatArray:
+def points_of(regressor: Regressor, X: ArrayLike, rows: int) -> FloatArray:
     """Point predictions of a regressor, of shape (rows,)."""
     points = np.asarray(regressor.predict(X), dtype=np.float64)
     name = type(regressor).__name__
@@ -50,8 +62,8 @@ def points_of(regressor: Any, X: ArrayLike, rows: int) -> FloatArray:
 
 
 def fitted(
-    regressor: Any, X: ArrayLike, y: FloatArray, weights: FloatArray | None, rows: IntArray
-) -> Any:
+    regressor: Regressor, X: ArrayLike, y: FloatArray, weights: FloatArray | None, rows: IntArray
+) -> Regressor:
     """Fit a copy of a regressor on some rows, with their weights if it takes any."""
     options = {}
     if weights is not None and has_fit_parameter(regressor, "sample_weight"):
@@ -60,7 +72,11 @@ def fitted(
 
 
 def cross_fitted_points(
-    regressor: Any, X: ArrayLike, y: FloatArray, weights: FloatArray | None, folds: Sequence[Fold]
+    regressor: Regressor,
+    X: ArrayLike,
+    y: FloatArray,
+    weights: FloatArray | None,
+    folds: Sequence[Fold],
 ) -> FloatArray:
     """Mean prediction of each row by copies that were not fitted on it; NaN if there is none."""
     total, count = np.zeros((2, len(y)))
@@ -74,7 +90,7 @@ def cross_fitted_points(
         return total / count
 
 
-def _copy(regressor: Any) -> Any:
+def _copy(regressor: Regressor) -> Regressor:
     """Return an unfitted copy, or raise ValueError if there is none to fit on folds."""
     try:
         copy = clone(regressor)

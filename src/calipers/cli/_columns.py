@@ -19,6 +19,8 @@ from calipers.preprocessing import Column, DataError
 
 if TYPE_CHECKING:
     from calipers._checks import IntArray
+    from calipers.multitarget import MultiTargetRegressor
+    from calipers.regressor import IntervalRegressor
     from calipers.tables import RowSource
 
 _MAX_SHOWN = 60  # columns, one line each
@@ -89,7 +91,7 @@ def note_leaks(
 
 
 def note_outliers(
-    model: Any,
+    model: "IntervalRegressor | MultiTargetRegressor",
     table: "RowSource",
     values: "pd.Series[Any] | pd.DataFrame",
     rows: "IntArray",
@@ -107,7 +109,7 @@ def note_outliers(
         note(str(table.placed(DataError(problem, column=str(name), row=row))))
 
 
-def describe_groups(model: Any) -> str:
+def describe_groups(model: "IntervalRegressor | MultiTargetRegressor") -> str:
     """Return a warning about numeric codes of rows that may belong together, or ``""``."""
     names: list[str] = []
     for single in getattr(model, "models_", [model]):

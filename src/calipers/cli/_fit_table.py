@@ -12,6 +12,7 @@ from calipers.cli._holdout import HoldOut, copies, time_order
 from calipers.cli._measures import measure, measure_targets
 from calipers.cli._options import cluster_at
 from calipers.cli._printing import note
+from calipers.distributions import Bounds
 from calipers.more_rows import worth_of_more_rows
 from calipers.multitarget import MultiTargetRegressor
 from calipers.preprocessing import DataError, TableEncoder, describe_numbers, how_written
@@ -78,7 +79,9 @@ def _inputs_and_holdout(
     return inputs, HoldOut(options.test_fraction, labels, times, name)
 
 
-def _check_bounds(bounds: Any, values: "pd.Series[Any] | pd.DataFrame", table: RowSource) -> None:
+def _check_bounds(
+    bounds: Bounds, values: "pd.Series[Any] | pd.DataFrame", table: RowSource
+) -> None:
     """Refuse targets outside ``bounds``, naming the first by its place in the file."""
     if bounds is None or isinstance(bounds, str):
         return

@@ -6,6 +6,7 @@ from typing import Any, TypeGuard
 import numpy as np
 import pandas as pd
 import typer
+from numpy.typing import ArrayLike
 from sklearn.metrics import mean_absolute_error, root_mean_squared_error
 
 from calipers import _schema as schema, metrics
@@ -22,7 +23,11 @@ _MAX_GROUPS = 20
 
 
 def measure(
-    model: IntervalRegressor, X: Any, y: Any, coverage: float, further: Sequence[float] = ()
+    model: IntervalRegressor,
+    X: ArrayLike,
+    y: ArrayLike,
+    coverage: float,
+    further: Sequence[float] = (),
 ) -> tuple[dict[str, Any], LabelledPrediction]:
     """Return a model's measures on labelled rows, as plain JSON, and the predictions.
 
@@ -63,7 +68,7 @@ def measure(
 
 
 def measure_targets(
-    model: MultiTargetRegressor, X: Any, y: pd.DataFrame, coverage: float
+    model: MultiTargetRegressor, X: ArrayLike, y: pd.DataFrame, coverage: float
 ) -> dict[str, Any]:
     """Return the measures of a multi-target model: of each target, and of joint intervals."""
     (of_each,) = model.single_coverages(coverage)
@@ -152,7 +157,7 @@ def on_one_row(model: IntervalRegressor, coverages: Sequence[float]) -> list[flo
 
 
 def measure_groups(
-    bounds: tuple[FloatArray, FloatArray], y: Any, column: "pd.Series[Any]"
+    bounds: tuple[FloatArray, FloatArray], y: ArrayLike, column: "pd.Series[Any]"
 ) -> list[dict[str, Any]]:
     """Return coverage and width for each value of a column, or for bins of a numeric one."""
     lower, upper = bounds
@@ -176,7 +181,7 @@ def measure_groups(
     ]
 
 
-def is_measured(found: Any) -> TypeGuard[dict[str, Any]]:
+def is_measured(found: object) -> TypeGuard[dict[str, Any]]:
     """Whether an object read from a model folder has the form of what ``measure`` returns."""
     count, number = schema.whole(0, 2**53), schema.optional(schema.number())
     fraction, level = schema.number(0, 1), schema.number(1e-9, 1 - 1e-9)

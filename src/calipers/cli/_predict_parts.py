@@ -90,7 +90,9 @@ def _score_all(
     return {"rows": rows, "parts": sorted(names), "kept": kept, "outside": outside}
 
 
-def _score(part: Part, *, model: Any, folder: str, query: dict[str, Any]) -> dict[str, Any]:
+def _score(
+    part: Part, *, model: "IntervalRegressor", folder: str, query: dict[str, Any]
+) -> dict[str, Any]:
     """Score one part, on a worker; return its summary."""
     path = Path(folder, part.name)
     existing = _read_summary(path)

@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -53,7 +53,7 @@ class Head(ABC):
     #: Name of the equivalent head that has a ``point_at``; None if there is none.
     around_point: ClassVar[str | None] = None
 
-    def __init_subclass__(cls, **options: Any) -> None:
+    def __init_subclass__(cls, **options: object) -> None:
         super().__init_subclass__(**options)
         fields = getattr(cls, "fields", ())
         plain = fields in ((), ("lower", "point", "upper"), ("point",))

@@ -15,7 +15,7 @@ from calipers.metrics._intervals import interval_score
 
 
 def neg_interval_score(
-    estimator: Any,
+    estimator: object,
     X: ArrayLike,
     y: ArrayLike,
     sample_weight: ArrayLike | None = None,
@@ -55,7 +55,7 @@ def neg_interval_score(
 
 
 def neg_crps(
-    estimator: Any, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None
+    estimator: object, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None
 ) -> float:
     """Negative CRPS of an estimator's predictive distributions, in the target's unit.
 
@@ -72,7 +72,7 @@ def neg_crps(
     return -crps(y, last.predict_dist(inputs), sample_weight=sample_weight)
 
 
-def _last_step(estimator: Any, X: ArrayLike) -> tuple[Any, Any]:
+def _last_step(estimator: object, X: ArrayLike) -> tuple[Any, Any]:
     """Last step of a pipeline and its inputs, since a pipeline does not expose our methods."""
     if isinstance(estimator, Pipeline):
         return estimator[-1], estimator[:-1].transform(X) if len(estimator) > 1 else X

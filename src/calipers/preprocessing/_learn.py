@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from calipers._checks import FloatArray
 from calipers._text import counted
@@ -105,7 +105,7 @@ def learn_number(series: "pd.Series[Any]", kind: str | None = None) -> tuple[Flo
     return encoder.read(series), kind_of("number", encoder)
 
 
-def read_target(y: Any, *, plain: bool = False) -> FloatArray:
+def read_target(y: ArrayLike, *, plain: bool = False) -> FloatArray:
     """Targets as floats of the same shape, NaN where they are missing; text as in a column.
 
     ``plain`` refuses text in a number format such as ``1,234.5``. A block of rows cannot tell the
