@@ -6,10 +6,10 @@ are then the same for all lanes, and the updates of a lane that has finished are
 """
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
 import equinox as eqx
 import jax
@@ -41,6 +41,7 @@ SMALL_TILE = 8  # the same for predictions on a CPU, where a single row then cos
 EARLY = 10  # the first ``EARLY * check_every`` epochs are all validated: some tables train quickly
 FEW_STEPS, MANY_STEPS = 8, 16  # steps of an accelerator between two checks by the host
 
+Carry = TypeVar("Carry")
 Fields = tuple[jax.Array, ...]  # what the head makes of the networks' outputs, one array per field
 
 _barrier: Any = jax.lax.optimization_barrier  # untyped in JAX
@@ -165,7 +166,7 @@ class Program:
 
         per_check = self._epochs_per_check(lanes)
 
-        def epoch(i: jax.Array, carry: tuple[State, jax.Array]) -> tuple[State, jax.Array]:
+        def epoch(i: jax.Array | int, carry: tuple[State, jax.Array]) -> tuple[State, jax.Array]:
             requested = per_check == 1 or i < epochs
             state, record = self._epoch(carry[0], lanes, table, requested)
             return state, carry[1].at[i].set(record)
@@ -181,7 +182,7 @@ class Program:
         keys = jax.vmap(round_keys)(lanes.seed, state.epoch, lanes.train.count)
         batches = jnp.max(jnp.where(running, self._batches(lanes.train.count), 0))
 
-        def step(i: jax.Array, carry: tuple[State, jax.Array]) -> tuple[State, jax.Array]:
+        def step(i: jax.Array | int, carry: tuple[State, jax.Array]) -> tuple[State, jax.Array]:
             return jax.vmap(self._step, in_axes=(0, 0, 0, 0, 0, None, None))(
                 lanes, *carry, keys, running, i * self.batch_size, table
             )
@@ -317,7 +318,7 @@ class Program:
         sums: jax.Array,
         keys: tuple[jax.Array, jax.Array],
         running: jax.Array,
-        start: jax.Array,
+        start: jax.Array | int,
         table: DeviceRows,
     ) -> tuple[State, jax.Array]:
         """Train on the batch that begins at position ``start`` of the epoch's shuffled rows.
@@ -472,7 +473,12 @@ def _clipped(gradient: PyTree, largest: jax.Array) -> PyTree:
     return jax.tree.map(lambda g: jnp.where(norm < largest, g, g / norm * largest), gradient)
 
 
-def _loop(body: Any, count: Any, carry: Any, per_check: int) -> Any:
+def _loop(
+    body: Callable[[jax.Array | int, Carry], Carry],
+    count: jax.Array | int,
+    carry: Carry,
+    per_check: int,
+) -> Carry:
     """A ``fori_loop`` that tests only every ``per_check`` iterations whether it has ended.
 
     It runs up to ``per_check - 1`` iterations too many, and ``body`` must then change nothing.
@@ -480,7 +486,7 @@ def _loop(body: Any, count: Any, carry: Any, per_check: int) -> Any:
     if per_check == 1:
         return jax.lax.fori_loop(0, count, body, carry)
 
-    def group(i: Any, carry: Any) -> Any:
+    def group(i: jax.Array | int, carry: Carry) -> Carry:
         return jax.lax.fori_loop(0, per_check, lambda j, c: body(i * per_check + j, c), carry)
 
     groups = -(-count // per_check)

@@ -57,16 +57,16 @@ class LevelMap(Protocol):
     def tail_slope(self) -> float:
         """Slope beyond the outermost knots, the largest of any row."""
 
-    def to_score(self, v: ArrayLike, local: Any, /) -> FloatArray:
+    def to_score(self, v: ArrayLike, local: ArrayLike | None, /) -> FloatArray:
         """Scores of levels."""
 
-    def from_score(self, z: ArrayLike, local: Any, /) -> FloatArray:
+    def from_score(self, z: ArrayLike, local: ArrayLike | None, /) -> FloatArray:
         """Levels of scores: the inverse of ``to_score``."""
 
-    def pieces_of_score(self, z: FloatArray, local: Any, /) -> Pieces:
+    def pieces_of_score(self, z: FloatArray, local: ArrayLike | None, /) -> Pieces:
         """Linear pieces of the map on which the scores ``z`` lie."""
 
-    def supports(self, p: ArrayLike, local: Any, /) -> NDArray[np.bool_]:
+    def supports(self, p: ArrayLike, local: ArrayLike | None, /) -> NDArray[np.bool_]:
         """Whether there are enough calibration rows for the level ``p``, a probability."""
 
 
@@ -90,15 +90,15 @@ class KnotMap:
         increasing = np.maximum.accumulate(scores - least * levels) + least * levels
         return cls(levels, increasing, max(slope, least), n_rows)
 
-    def to_score(self, v: ArrayLike, _: None = None) -> FloatArray:
+    def to_score(self, v: ArrayLike, _: object = None) -> FloatArray:
         level = checks.not_nan("v", v)
         return self._pieces(np.searchsorted(self.levels, level)).score(level)
 
-    def from_score(self, z: ArrayLike, _: None = None) -> FloatArray:
+    def from_score(self, z: ArrayLike, _: object = None) -> FloatArray:
         score = checks.not_nan("z", z)
         return self.pieces_of_score(score).level(score)
 
-    def pieces_of_score(self, z: FloatArray, _: None = None) -> Pieces:
+    def pieces_of_score(self, z: FloatArray, _: object = None) -> Pieces:
         return self._pieces(np.searchsorted(self.scores, z))
 
     def _pieces(self, place: IntArray) -> Pieces:
@@ -110,7 +110,7 @@ class KnotMap:
         rise = np.where(inner, self.scores[right] - self.scores[left], self.tail_slope)
         return Pieces(self.scores[left], self.levels[left], rise / run)
 
-    def supports(self, p: ArrayLike, _: None = None) -> NDArray[np.bool_]:
+    def supports(self, p: ArrayLike, _: object = None) -> NDArray[np.bool_]:
         """Whether there are enough rows for the level ``p``: a tail of at least 1 / (n + 1)."""
         level = checks.probability("p", p)
         tail = np.minimum(level, 1.0 - level)

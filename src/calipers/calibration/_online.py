@@ -5,7 +5,7 @@ from copy import deepcopy
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from operator import index
-from typing import Any, ClassVar, Self, SupportsIndex
+from typing import TYPE_CHECKING, Any, ClassVar, Self, SupportsIndex
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -20,6 +20,9 @@ from calipers.calibration._level_map import KnotMap
 from calipers.calibration._martingale import Martingale
 from calipers.calibration._protocol import Calibrator
 from calipers.calibration._tracking import NORMAL, LevelTracker
+
+if TYPE_CHECKING:
+    from calipers.onnx import Graph, Parts, Value
 
 _PARTS = ("levels", "shift", "alarm")  # the mutable fields of a state
 # Limits of stored arrays, beyond which no stream leads.
@@ -187,7 +190,7 @@ class AdaptiveCoverage(Calibrator):
         if size not in (0, inputs):
             refuse("array 'shift.center'", f"of {inputs} inputs, or none", size)
 
-    def onnx(self, graph: Any, X: Any, mixture: Any) -> None:
+    def onnx(self, graph: "Graph", X: "Value", mixture: "Parts") -> None:
         """There is no form in an ONNX graph."""
         raise ValueError(
             "a model that was updated online cannot be exported to ONNX: its correction changes "

@@ -89,7 +89,7 @@ class Calibrator(Protocol):
         local = self.local(dist, X)
         return CalibratedMixture(dist, self.level_map(), local, unsupported)
 
-    def supports(self, p: ArrayLike, local: Any = None) -> NDArray[np.bool_]:
+    def supports(self, p: ArrayLike, local: ArrayLike | None = None) -> NDArray[np.bool_]:
         """Whether there are enough calibration rows for the level ``p``."""
         return self.level_map().supports(p, local)
 
