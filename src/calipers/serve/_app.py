@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from importlib import resources
 from os import PathLike
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import FastAPI, Path, Query, Request
 from fastapi.exceptions import RequestValidationError
@@ -98,14 +98,14 @@ def _add_errors(app: FastAPI) -> None:
 
 def _add_state(app: FastAPI, service: Service, monitor: Monitor) -> None:
     @app.get("/health", tags=["state"], response_model=schemas.StateSchema)
-    async def health() -> Any:
+    async def health() -> dict[str, str]:
         """Whether the process is alive."""
         return {"status": "ok"}
 
     @app.get(
         "/ready", tags=["state"], response_model=schemas.StateSchema, responses=documented(503)
     )
-    async def ready() -> Any:
+    async def ready() -> dict[str, str]:
         """Whether the models are compiled, so that predictions come without delay."""
         if not service.ready:
             raise HTTPProblem(503, "the models are being compiled")
@@ -139,7 +139,7 @@ class _BodyRoute(Route):
 
 def _add_models(app: FastAPI, service: Service) -> None:
     @app.get("/v1/models", tags=["models"], response_model=schemas.Models)
-    async def models() -> Any:
+    async def models() -> JSONResponse:
         """The models that are served, and the limits of a request."""
         descriptions = [served.describe() for served in service.models.values()]
         return JSONResponse({"models": descriptions, "limits": service.limits})
@@ -150,7 +150,7 @@ def _add_models(app: FastAPI, service: Service) -> None:
         response_model=schemas.ModelDescription,
         responses=documented(404),
     )
-    async def model(name: Name) -> Any:
+    async def model(name: Name) -> JSONResponse:
         """Description of a model: its inputs, their ranges in training, its coverage."""
         return JSONResponse(service.model(name).describe())
 
@@ -178,7 +178,7 @@ def _add_models(app: FastAPI, service: Service) -> None:
         response_model=schemas.LabelsResponse,
         responses=documented(400, 404, 408, 413, 415, 422, 429, 503),
     )
-    async def labels(name: Name, request: Request) -> Any:
+    async def labels(name: Name, request: Request) -> JSONResponse:
         """Post back observed targets, so that `/metrics` shows the coverage of the intervals."""
         return JSONResponse(await service.label(name, request))
 

@@ -15,7 +15,7 @@ import struct
 from collections import deque
 from collections.abc import Mapping
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +24,8 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Proc
 from calipers._checks import FloatArray
 from calipers.calibration import Martingale
 from calipers.serve._served import ServedPrediction
+
+_Metric = TypeVar("_Metric", Counter, Gauge, Histogram)
 
 _SECONDS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30)
 _ROWS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000)
@@ -174,7 +176,7 @@ class Monitor:
         ProcessCollector(registry=self.registry)
         self.watches = {name: Watch(window, remember) for name in coverages}
 
-        def make(cls: Any, name: str, text: str, *labels: str, **options: Any) -> Any:
+        def make(cls: type[_Metric], name: str, text: str, *labels: str, **options: Any) -> _Metric:
             return cls(f"calipers_{name}", text, labels, registry=self.registry, **options)
 
         self.requests = make(Counter, "requests", "Requests answered.", "route", "status")
