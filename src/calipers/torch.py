@@ -37,9 +37,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
-from calipers._checks import AnyFloatArray, FloatArray
+from calipers._checks import AnyFloatArray, FloatArray, IndexLike
 
 try:
     import torch
@@ -60,7 +60,7 @@ _HEADS: dict[str, Any] = {"network__hidden_layers": (64, 64), "network__frequenc
 class TorchPoints:
     """Point predictions of PyTorch networks, and the inputs of the heads."""
 
-    networks: tuple[Any, ...]  #: Each maps (rows, inputs) to (rows,) or (rows, 1).
+    networks: tuple[torch.nn.Module, ...]  #: Each maps (rows, inputs) to (rows,) or (rows, 1).
     members: NDArray[np.intp]  #: Index of the network of each member.
     #: Whether the point prediction and features of a single network are inputs of the heads.
     features: bool = True
@@ -79,11 +79,13 @@ class TorchPoints:
         features = np.concatenate([features for _, features in parts[0]])
         return points[self.members], np.column_stack([inputs, points[0], features])
 
-    def __getitem__(self, index: Any) -> "TorchPoints":
+    def __getitem__(self, index: IndexLike) -> "TorchPoints":
         """Select some of the members."""
         return replace(self, members=self.members[index])
 
-    def _forward(self, network: Any, block: AnyFloatArray) -> tuple[FloatArray, FloatArray]:
+    def _forward(
+        self, network: torch.nn.Module, block: AnyFloatArray
+    ) -> tuple[FloatArray, FloatArray]:
         like = next(iter(network.parameters()), torch.zeros(1))
         rows = torch.as_tensor(np.ascontiguousarray(block)).to(like.device, like.dtype)
         layer_inputs: list[Any] = []
@@ -132,19 +134,19 @@ class TorchPoints:
 
 
 def upgrade(
-    network: Any,
-    X: Any,
-    y: Any,
+    network: "torch.nn.Module | Sequence[torch.nn.Module]",
+    X: "ArrayLike | torch.Tensor",
+    y: "ArrayLike | torch.Tensor",
     *,
-    X_cal: Any = None,
-    y_cal: Any = None,
+    X_cal: "ArrayLike | torch.Tensor | None" = None,
+    y_cal: "ArrayLike | torch.Tensor | None" = None,
     fresh: bool = False,
-    held_out: Any = None,
+    held_out: "ArrayLike | torch.Tensor | None" = None,
     adapt: float = 0.0,
     features: bool = True,
-    sample_weight: Any = None,
-    groups: Any = None,
-    **parameters: Any,
+    sample_weight: ArrayLike | None = None,
+    groups: ArrayLike | None = None,
+    **parameters: object,
 ) -> IntervalRegressor:
     """Add calibrated prediction intervals to networks that were trained for point predictions.
 
@@ -234,7 +236,7 @@ def upgrade(
 
 def load(
     folder: str | os.PathLike[str],
-    network: Any,
+    network: "torch.nn.Module | Sequence[torch.nn.Module]",
     *,
     row_weight: Callable[[FloatArray], FloatArray] | None = None,
 ) -> IntervalRegressor:
@@ -262,14 +264,16 @@ def load(
     return IntervalRegressor.load(folder, points=points, row_weight=row_weight)
 
 
-def _several(network: Any) -> tuple[Any, ...]:
+def _several(
+    network: "torch.nn.Module | Sequence[torch.nn.Module]",
+) -> tuple[torch.nn.Module, ...]:
     """Return the networks as a tuple; a container that is itself a network counts as one."""
     if isinstance(network, torch.nn.Module) and not isinstance(network, torch.nn.ModuleList):
         return (network,)
     return tuple(network) if isinstance(network, Iterable) else (network,)
 
 
-def _copies(networks: Sequence[Any]) -> tuple[Any, ...]:
+def _copies(networks: Sequence[torch.nn.Module]) -> tuple[torch.nn.Module, ...]:
     """Copy networks, so that further training of the originals has no effect."""
     for network in networks:
         if not isinstance(network, torch.nn.Module):
@@ -277,7 +281,7 @@ def _copies(networks: Sequence[Any]) -> tuple[Any, ...]:
     return tuple(copy.deepcopy(network).eval().requires_grad_(False) for network in networks)
 
 
-def _known_folds(held_out: Any, networks: int, rows: int) -> NDArray[np.intp]:
+def _known_folds(held_out: ArrayLike, networks: int, rows: int) -> NDArray[np.intp]:
     """Validate ``held_out``, the fold of each row."""
     fold_of = np.asarray(held_out)
     numbers = np.unique(fold_of)
@@ -291,7 +295,7 @@ def _known_folds(held_out: Any, networks: int, rows: int) -> NDArray[np.intp]:
     return fold_of.astype(np.intp)
 
 
-def _checked(point: Any, rows: int) -> FloatArray:
+def _checked(point: torch.Tensor, rows: int) -> FloatArray:
     """Validate the output of a network, and return it as an array of shape (rows,)."""
     if not isinstance(point, torch.Tensor) or tuple(point.shape) not in {(rows,), (rows, 1)}:
         shape = getattr(point, "shape", type(point).__name__)
@@ -309,23 +313,25 @@ def _checked(point: Any, rows: int) -> FloatArray:
     return values
 
 
-def _as_rows(values: Any) -> Any:
+def _as_rows(values: "ArrayLike | torch.Tensor") -> Any:
     """Return a tensor as an array; anything else unchanged."""
     return _numbers(values) if isinstance(values, torch.Tensor) else values
 
 
-def _numbers(tensor: Any) -> FloatArray:
+def _numbers(tensor: torch.Tensor) -> FloatArray:
     return tensor.detach().to("cpu", torch.float64).numpy()
 
 
-def _stored(tensor: Any) -> NDArray[Any]:
+def _stored(tensor: torch.Tensor) -> NDArray[Any]:
     """Return a tensor as an array; half-precision floats, some unknown to NumPy, as float32."""
     if tensor.is_floating_point() and tensor.dtype != torch.float64:
         tensor = tensor.to(torch.float32)
     return tensor.detach().cpu().numpy()
 
 
-def _warn_if_useless(points: TorchPoints, model: IntervalRegressor, X: Any, y: Any) -> None:
+def _warn_if_useless(
+    points: TorchPoints, model: IntervalRegressor, X: ArrayLike, y: ArrayLike
+) -> None:
     """Warn if a constant would predict better than the network."""
     inputs, target = model.reader_.read_with_targets(model, X, y)
     error = np.mean((points(inputs)[0].mean(axis=0) - target) ** 2)
