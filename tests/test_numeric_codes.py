@@ -31,7 +31,7 @@ EFFECT = np.random.default_rng(5).normal(size=60)
 
 
 def problem(rows, seed, *, effect=1.0):
-    """A station's pressure, which names the station, and another number."""
+    """A station's pressure, which identifies the station, and another number."""
     rng = np.random.default_rng(seed)
     station, x = rng.integers(0, 60, rows), rng.uniform(-1, 1, rows)
     smooth = np.sin(NUMBERS[station] / 15) + x**2
@@ -52,7 +52,7 @@ def found(X, y):
     return numeric_code_columns(X, dict(enumerate(X.T)), y)
 
 
-def test_a_number_that_names_is_found_and_one_that_counts_is_not():
+def test_a_numeric_code_is_found_and_a_quantity_is_not():
     assert found(X, Y) == [1]
     assert found(*problem(900, 2, effect=0.0)) == []
 
@@ -74,7 +74,7 @@ def test_an_array_is_searched_once(monkeypatch):
     assert rows.encoding is not None
 
 
-def test_ordinary_tables_have_none():
+def test_ordinary_tables_have_no_codes():
     assert found(*load_diabetes(return_X_y=True)) == []
     rng = np.random.default_rng(0)
     for _ in range(10):
@@ -82,7 +82,7 @@ def test_ordinary_tables_have_none():
         assert found(X, np.sin(X[:, 0] / 9) + X[:, 1] / 20 + rng.standard_t(3, 600)) == []
 
 
-def test_rows_that_are_the_same_do_not_make_names_of_their_numbers():
+def test_repeated_rows_do_not_make_codes_of_their_numbers():
     rng = np.random.default_rng(0)
     X = np.repeat(np.round(rng.normal(size=(150, 3)), 1), 4, axis=0)
     y = np.repeat(rng.normal(size=150), 4)
@@ -110,13 +110,13 @@ def test_it_halves_the_error_and_intervals_hold(model):
     assert 0.85 < np.mean((low <= Y_TEST) & (high >= Y_TEST)) < 0.95
 
 
-def test_what_was_found_is_said(model):
+def test_codes_are_described_in_the_note_and_the_names_of_inputs(model):
     assert "used as numbers and as categories" in model.preprocessor_.columns_[1].note
     names = model.preprocessor_.get_feature_names_out().tolist()
     assert names[2:] == ["x1 (frequency)", "x1 (mean of targets)", "x1 (spread of targets)"]
 
 
-def test_held_out_rows_are_not_told_of_their_targets_and_others_hardly():
+def test_targets_do_not_leak_to_held_out_rows_and_hardly_to_others():
     data = read_rows(IntervalRegressor(**TINY), X, Y, None, None, reset=True)
     train = np.arange(0, len(Y), 2)
     before = data.encoding.encoded(data.X, train, seed=3)[:, 2:]
@@ -129,10 +129,10 @@ def test_held_out_rows_are_not_told_of_their_targets_and_others_hardly():
         assert np.abs(after[row] - before[row]).max() <= most * unit
     targets = Y + 3.0 * (X[:, 1] == X[1, 1]) * (np.arange(len(Y)) % 2 == 0)
     after = replace(data.encoding, targets=targets).encoded(data.X, train, seed=3)[:, 2:]
-    assert after[1, 1] - before[1, 1] > unit  # but of the targets of others of their name
+    assert after[1, 1] - before[1, 1] > unit  # but on the targets of other rows of their code
 
 
-def test_numbers_never_seen_have_what_others_have(model):
+def test_unseen_codes_have_frequency_zero_and_finite_predictions(model):
     encoder = model.preprocessor_
     table = encoder.transform([[0.0, NUMBERS[0]], [0.0, NUMBERS[0] + 0.001], [0.0, 1e9]])
     assert table[0, 2] > 0
@@ -140,7 +140,7 @@ def test_numbers_never_seen_have_what_others_have(model):
     assert np.isfinite(model.predict_interval([[0.0, NUMBERS[0] + 0.001]])).all()
 
 
-def test_single_precision_knows_its_numbers(model):
+def test_codes_in_single_precision_are_recognised(model):
     single, double = model.predict(X_TEST.astype(np.float32)), model.predict(X_TEST)
     np.testing.assert_allclose(single, double, atol=1e-3)
 
@@ -189,7 +189,7 @@ def test_frames_missing_numbers_and_weights():
     assert np.isfinite(model.predict(frame)).all()
 
 
-def test_groups_and_a_word_turn_it_off():
+def test_groups_and_a_parameter_turn_target_encoding_off():
     groups = np.arange(len(Y)) // 3
     grouped = IntervalRegressor(**TINY | {"epochs": 1}).fit(X, Y, groups=groups)
     assert not hasattr(grouped, "preprocessor_")
@@ -212,13 +212,13 @@ def test_other_columns_stay_numbers():
     assert "pressure (frequency)" in model.preprocessor_.get_feature_names_out()
 
 
-def test_rare_values_are_no_names():
+def test_rare_values_are_no_codes():
     options = TINY | {"epochs": 1, "preprocessor": TableEncoder(min_frequency=500)}
     model = IntervalRegressor(**options).fit(X, Y)
     assert len(model.preprocessor_.get_feature_names_out()) == 2
 
 
-def test_values_that_differ_in_the_last_bit_are_one(tmp_path):
+def test_values_that_differ_in_the_last_bit_are_one_code(tmp_path):
     rows = X.copy()
     rows[::2, 1] = np.nextafter(rows[::2, 1], np.inf)
     model = IntervalRegressor(**TINY | {"epochs": 1}).fit(rows, Y)
@@ -226,7 +226,7 @@ def test_values_that_differ_in_the_last_bit_are_one(tmp_path):
     assert min(model.preprocessor_.used_columns()[1][1].counts) > 1
 
 
-def test_a_second_fit_tells_held_out_rows_no_more_than_the_first():
+def test_a_second_fit_leaks_no_more_to_held_out_rows_than_the_first():
     model = IntervalRegressor(**TINY | {"warm_start": True, "epochs": 1}).fit(X, Y)
     again = read_rows(model, X, Y, None, None, reset=False)
     assert list(again.encoding.columns) == [2]
