@@ -57,7 +57,7 @@ def test_snm_mixes_exact_fits():
     np.testing.assert_allclose(alone.interval(0.9), [LOWER[0], UPPER[0]], atol=1e-12)
 
 
-def test_snm_tells_what_it_repaired():
+def test_snm_marks_what_it_repaired():
     mixture = snm([[0.0], [2.0]], [[1.0], [1.0]], [[2.0], [0.0]], coverage=0.9)
     np.testing.assert_array_equal(mixture.components.repaired, [[False], [True]])
 

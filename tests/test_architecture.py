@@ -90,7 +90,7 @@ def test_what_counts_as_defined():
     assert list(defined(ast.parse(textwrap.dedent(text)))) == names
 
 
-def test_only_those_that_read_columns_tell_their_kinds_apart():
+def test_only_modules_that_read_columns_compare_their_kinds():
     """Elsewhere ``Column.dtype`` and ``Column.repeats`` do, so that a new kind needs no change."""
     of_kinds = []
     for path in FILES:

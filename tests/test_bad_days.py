@@ -1,4 +1,4 @@
-"""Awkward data and parameters: honest intervals of few rows, and errors that say what is wrong."""
+"""Awkward data and parameters: valid intervals from few rows, and errors that say what is wrong."""
 
 import numpy as np
 import pandas as pd

@@ -198,7 +198,7 @@ def test_other_aggregations_and_points_keep_to_the_bounds(counts):
     assert small(loss="mse", epochs=5).fit(X, y).predict(X).min() >= 0
 
 
-def test_the_papers_method_knows_no_bounds():
+def test_the_papers_method_has_no_bounds():
     assert IntervalRegressor.paper().bounds is None
 
 
@@ -270,7 +270,7 @@ def test_served_predictions_have_atoms(model, counts, tmp_path):
         assert client.get("/v1/models").json()["models"][0]["support"] == "non-negative integers"
 
 
-def test_commands_take_bounds_and_say_them(counts, tmp_path, monkeypatch):
+def test_commands_take_bounds_and_print_them(counts, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     X, y = counts
     frame = pd.DataFrame({"a": X[:120, 0], "b": X[:120, 1], "n": y[:120]})

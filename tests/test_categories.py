@@ -227,7 +227,7 @@ def test_a_level_never_seen_has_the_mean_of_all(model):
     assert model.predict(new).std() < model.predict(X_TEST).std() / 2
 
 
-def test_rows_without_weight_tell_nothing():
+def test_rows_without_weight_change_no_encoding():
     weights = (np.arange(len(Y)) < 400).astype(float)
     spoilt = np.where(weights > 0, Y, 1e6)
     quick = TINY | {"epochs": 2, "preprocessor": encoder()}

@@ -1,4 +1,4 @@
-"""Networks of several components: from training to every place where predictions go."""
+"""Networks with several components, from training to every use of their predictions."""
 
 import json
 from dataclasses import replace
@@ -155,7 +155,7 @@ def test_components_are_not_tried_where_one_explains_nearly_all(monkeypatch):
 
 
 def test_trials_are_of_some_rows(monkeypatch):
-    """However many rows there are, so that a choice costs little beside the fit."""
+    """With any number of rows, so that the choice is cheap compared with the fit."""
     seen, original = [], candidates.Training
 
     def training(program, table, plans, **more):

@@ -33,7 +33,7 @@ KINDS = np.array(["a", "b", "c"])
 
 
 def draw(rng, n, kinds=(0.6, 0.35, 0.05)):
-    """Rows whose noise depends on a category, of which the model knows too little."""
+    """Rows whose noise depends on a category, which the model captures only in part."""
     kind = rng.choice(3, n, p=kinds)
     x = rng.uniform(-1, 1, n)
     y = x + np.array([0.1, 1.0, 3.0])[kind] * rng.standard_normal(n)

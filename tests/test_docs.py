@@ -76,7 +76,7 @@ def shape(text):
 
 
 class Reader:
-    """Someone who does what a page says, in the order it says it."""
+    """Follows the instructions of a page in order."""
 
     def __init__(self, page, **names):
         self.page, self.names, self.printed = page, {"__name__": "__main__"} | names, ""
@@ -136,7 +136,7 @@ class Reader:
 
 
 def follow(page):
-    """Do what a page says, in this folder."""
+    """Follow the instructions of a page in this folder."""
     with mock.patch.dict(AGGREGATIONS):  # a page may add its own
         Reader(page).follow(page.read_text("utf-8"))
 

@@ -1,4 +1,4 @@
-"""Model folders that someone forged, checksums included: refused at load, and soon."""
+"""Forged model folders with valid checksums are refused at load, and quickly."""
 
 import json
 import re
@@ -65,7 +65,7 @@ def nested(depth):
 
 
 def layers(count):
-    """As many layers, each with its arrays."""
+    """The same number of layers, each with its arrays."""
 
     def change(document, arrays):
         document["ensemble"]["program"]["network"]["hidden"] = [1] * count
@@ -272,7 +272,7 @@ def test_parts_that_do_not_go_together_are_refused(examples, name, change, messa
         load(tmp_path)
 
 
-def test_a_stream_goes_on_from_any_state_that_is_read(examples, tmp_path):
+def test_a_stream_continues_from_any_state_that_is_read(examples, tmp_path):
     """Sums so large that the ridge is lost, and a matrix without an inverse."""
     document, arrays = read_model(examples["stream"].folder)
     for name, value in (("gram", 1e99), ("moment", 1e99)):
@@ -319,7 +319,7 @@ OF_0_1 = (
     *("decay_steps", "weight_decay", "averaging", "clip_norm", "adversarial_step", "retries"),
     *("coverage_weight", "point_weight", "crossing_weight", "softness", "network"),
 )
-"""Parameters that moved, of which a folder has all or none."""
+"""Parameters that were moved; a folder has all of them or none."""
 
 
 EVIL = "\x1b]0;owned\x07\u202e\x9b2J"

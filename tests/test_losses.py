@@ -386,7 +386,7 @@ def test_arrays_must_come_from_one_known_library():
         special_functions(Strange())
 
 
-def test_torch_is_not_imported_unasked():
+def test_torch_is_not_imported_unless_used():
     code = (
         "import sys, numpy as np; from calipers import losses;"
         "losses.soft_capture(*np.zeros((3, 1))); assert 'torch' not in sys.modules"

@@ -1,4 +1,4 @@
-"""What more rows would be worth, against what they were."""
+"""The estimated value of more rows, compared with the real one."""
 
 import json
 
@@ -35,7 +35,7 @@ def sine_rows(rows, seed):
 
 
 def noise(rows, seed):
-    """Nothing to learn."""
+    """Targets that are pure noise."""
     rng = np.random.default_rng(seed)
     return rng.normal(size=(rows, 3)), rng.normal(size=rows)
 
@@ -54,7 +54,7 @@ def test_what_helped_before_helps_again():
     assert "from 800" in str(found)
 
 
-def test_noise_is_not_said_to_go_away():
+def test_noise_does_not_shrink_with_more_rows():
     X, y = noise(400, 0)
     found = worth_of_more_rows(IntervalRegressor(**TINY).fit(X, y), X, y)
     assert found.width > 0.85
@@ -69,7 +69,7 @@ def test_groups_are_not_parted_and_other_rows_refused():
         worth_of_more_rows(model, X[:60], y[:60])
 
 
-def test_the_command_says_it_and_the_folder_keeps_it(tmp_path, monkeypatch):
+def test_the_command_prints_it_and_the_folder_keeps_it(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     X, y = noise(150, 0)
     pd.DataFrame(X, columns=["a", "b", "c"]).assign(y=y).to_csv("rows.csv", index=False)

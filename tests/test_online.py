@@ -119,7 +119,7 @@ def test_bounds_that_were_given_hold_in_a_stream():
         model.update(X[:3], y[:3] + 50)
 
 
-def test_an_updated_model_is_saved_and_goes_on(folder, tmp_path):
+def test_an_updated_model_is_saved_and_continues(folder, tmp_path):
     X, y = rows(60, seed=2)
     model = calipers.load(folder)
     model.update(X, y + 1.0)

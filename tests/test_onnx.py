@@ -1,4 +1,4 @@
-"""onnxruntime gives what the model gives, to 1e-5 of the target's scale."""
+"""onnxruntime predicts what the model predicts, to 1e-5 of the target's scale."""
 
 import json
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""One wrong number does not spoil a model, and a heavy tail does not count as wrong numbers."""
+"""One wrong number does not spoil a model, and a heavy tail is not taken for wrong numbers."""
 
 import warnings
 

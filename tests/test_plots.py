@@ -20,7 +20,7 @@ def ax():
 
 
 def drawn(ax):
-    """Draw for real, since Matplotlib finds many mistakes only then."""
+    """Render, since Matplotlib finds many mistakes only then."""
     ax.figure.canvas.draw()
     return ax
 
@@ -136,7 +136,7 @@ def test_bands_are_those_of_the_report(ax):
 
 
 def labelled(pit):
-    """Rows of which nothing is known but the PIT."""
+    """Rows of which only the PIT is given."""
     of_rows = dict.fromkeys(("target", "point"), np.zeros(len(pit)))
     others = dict.fromkeys(("bounds", "outside", "aleatoric", "epistemic"))
     return LabelledPrediction(coverage=0.9, levels=np.array([0.9]), pit=pit, **of_rows, **others)

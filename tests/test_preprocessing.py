@@ -1,4 +1,4 @@
-"""TableEncoder: what it makes of columns, and what it never does."""
+"""TableEncoder: how it encodes columns, and what it refuses."""
 
 import json
 from datetime import date, datetime, time
@@ -38,7 +38,7 @@ def one(values, **parameters):
 
 
 def encoded(encoder, values):
-    """What becomes of new values of the column."""
+    """Encoded new values of the column."""
     frame = pd.DataFrame({"a": values, "rest": 0})
     return encoder.transform(frame)[:, :-1].tolist()
 
@@ -178,7 +178,7 @@ class TestNumbers:
     def test_what_only_contains_numbers(self, texts):
         assert one(texts).columns_[0].kind != "number"
 
-    def test_several_units_are_said(self):
+    def test_several_units_are_noted(self):
         column = one([f"{i}.5{'M' if i % 2 else 'K'}" for i in range(40)]).columns_[0]
         assert not column.used
         assert column.note.startswith("looks like numbers in several units, e.g. '0.5K': convert")

@@ -1,4 +1,4 @@
-"""Fitting and predicting under the settings and in the processes that users have."""
+"""Fitting and predicting in the environments and processes that users have."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""IntervalRegressor as its users meet it."""
+"""IntervalRegressor through its public interface."""
 
 import json
 import os
@@ -45,7 +45,7 @@ CHEAP = {
 
 
 def small(**parameters):
-    """A model that trains in a moment; networks that cannot fail, no folds."""
+    """A model that trains in a moment, without folds; its networks cannot fail."""
     given = {
         "loss": "interval score",
         "network__hidden_layers": (10,),
@@ -61,7 +61,7 @@ def small(**parameters):
 
 
 def calibrated(**parameters):
-    """A small model with folds, early stopping and all else that is on by default."""
+    """A small model with folds, early stopping and everything else that is on by default."""
     given = {
         "network": MLP(hidden_layers=(16,), frequencies=2),
         "epochs": 60,
@@ -177,7 +177,7 @@ class TestAnswers:
         members = model.predict_members(X)
         np.testing.assert_allclose(members.point.mean(axis=0), point)
 
-    def test_intervals_are_honest(self, data):
+    def test_intervals_cover(self, data):
         X, y = draw(100, 1)
         model = small(epochs=300, n_networks=5).fit(*data)
         bounds = model.predict_interval(X)
@@ -203,7 +203,7 @@ class TestAnswers:
 
 
 class TestCalibration:
-    def test_every_coverage_is_honest(self, data):
+    def test_intervals_of_every_coverage_cover(self, data):
         rng = np.random.default_rng(5)
         X = rng.uniform(-2, 2, (1250, 3))
         y = X[:, 0] ** 2 + rng.gamma(2, 0.2 + 0.1 * np.abs(X[:, 1]))
@@ -409,7 +409,7 @@ class TestMethods:
         page = model.report(*data, tmp_path / "report.html").read_text("utf-8")
         assert "ended training after" in page
 
-    def test_a_budget_that_is_enough_changes_nothing_that_is_said(self, data):
+    def test_a_sufficient_budget_shortens_no_training(self, data):
         model = small(epochs=5, time_budget=600).fit(*data)
         assert model.about_["time_budget"]["out_of_time"] == 0
         assert [len(history) for history in model.ensemble_.bank.histories] == [5, 5]

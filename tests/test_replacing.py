@@ -1,4 +1,4 @@
-"""Files that appear whole, and the locks that keep writers apart."""
+"""Files are replaced atomically, and locks exclude other writers."""
 
 import os
 import subprocess

@@ -486,7 +486,7 @@ class TestErrors:
             tiny().fit(RowBlocks(*data))
 
 
-def test_a_model_of_blocks_travels(data, small):
+def test_a_model_of_blocks_is_pickled(data, small):
     model = tiny().fit(RowBlocks(*data))
     again = pickle.loads(pickle.dumps(model))
     np.testing.assert_array_equal(again.predict(data[0][:9]), model.predict(data[0][:9]))

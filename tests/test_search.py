@@ -106,7 +106,7 @@ def test_same_seed_same_result(result, model, data):
     assert outcomes(other) != outcomes(result)
 
 
-def test_company_does_not_matter(result, model, data):
+def test_results_do_not_depend_on_the_other_candidates(result, model, data):
     alone = search(
         model,
         *data,
@@ -118,7 +118,7 @@ def test_company_does_not_matter(result, model, data):
     assert alone.best.outcome == same.outcome
 
 
-def test_estimator_is_left_alone_and_best_is_ready_to_fit(result, model):
+def test_estimator_is_unchanged_and_best_is_ready_to_fit(result, model):
     def numbers(estimator):
         nested = ("loss", "network", "optimizer")
         return {k: v for k, v in estimator.get_params().items() if k not in nested}
@@ -209,7 +209,7 @@ def test_finalists_can_have_splits_of_their_own(result, model, data, tmp_path):
         search(model, *data, SPACE, **options)
 
 
-def test_a_search_ends_in_its_time_and_goes_on_from_there(
+def test_a_search_ends_in_its_time_and_continues_from_there(
     result, model, data, tmp_path, monkeypatch
 ):
     monkeypatch.setattr(
@@ -390,7 +390,7 @@ def test_torn_store(result, model, data, tmp_path, cut):
 
 
 @pytest.mark.parametrize("content", [b"a,b\n1,2\n", b"notes", b"[1]\n", b'{"a": 1}\n{"b"'])
-def test_files_of_others_are_left_alone(model, data, tmp_path, content):
+def test_other_files_are_not_overwritten(model, data, tmp_path, content):
     path = tmp_path / "notes.txt"
     path.write_bytes(content)
     with pytest.raises(ValueError, match="is not the store of a search"):

@@ -1,4 +1,4 @@
-"""Models come back as they were saved, whatever happens meanwhile; nothing else is read."""
+"""Models are loaded as they were saved, whatever happens in between; nothing else is read."""
 
 import hashlib
 import json
@@ -193,7 +193,7 @@ def test_saving_over_other_things_is_refused(tmp_path, path, content, message):
 
 @pytest.mark.parametrize("first_save", [True, False])
 @pytest.mark.parametrize("step", ["weights", "model.json"])
-def test_a_full_disk_leaves_the_old_model_and_no_litter(tmp_path, monkeypatch, first_save, step):
+def test_a_full_disk_leaves_the_old_model_and_no_leftovers(tmp_path, monkeypatch, first_save, step):
     if not first_save:
         write_model(tmp_path, DOCUMENT, ARRAYS)
     before = {path: path.read_bytes() for path in tmp_path.iterdir()}
@@ -241,7 +241,7 @@ def link_out(path):
 
 
 def forge(**changes):
-    """Change entries of model.json as someone would who mends its checksum too."""
+    """Change entries of model.json, and its checksum accordingly."""
 
     def change(folder):
         record = json.loads(record_of(folder).read_bytes())

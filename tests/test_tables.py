@@ -1,4 +1,4 @@
-"""Tables in files, without the command line around them."""
+"""Reading and writing tables, without the command line."""
 
 import errno
 import gzip
@@ -158,7 +158,7 @@ def test_columns_filled_up_with_spaces():
     assert block.frame.to_dict("list") == {"name": ["a"], "kind": ["x"]}
 
 
-def test_a_delimiter_that_is_said():
+def test_a_given_delimiter():
     stream = io.BytesIO(b"a:b\n1:2\n")
     (block,) = read_blocks("-", stream=stream, form=TextFormat(":"))
     assert block.frame.to_dict("list") == {"a": ["1"], "b": ["2"]}
@@ -244,7 +244,7 @@ class TestBytes:
             read_bytes(self.BODY, limits(3, 1))
 
     @pytest.mark.parametrize("kind", ["arrow", "arrow stream"])
-    def test_arrow_is_read_if_it_is_said_to_be(self, kind):
+    def test_arrow_is_read_where_it_is_declared(self, kind):
         found = read_bytes(encoded(kind, TABLE), limits(100, 100), arrow=True)
         assert found.table.to_pydict() == TABLE.to_pydict()
         with pytest.raises(TooLargeError, match="the body: the table has more than"):

@@ -1,4 +1,4 @@
-"""Splitters that keep the order of time: who calibrates, and who predicts."""
+"""Splitters in time order: which networks calibrate, and which predict."""
 
 import numpy as np
 import pytest
@@ -13,7 +13,7 @@ TINY = SMALL | {"epochs": 2, "network": MLP(hidden_layers=(8,), frequencies=0)}
 
 
 def trend(n=240):
-    """A series whose level rises: networks that know the first part alone are far off."""
+    """A series whose level rises: networks trained on the first part only are far off."""
     rng = np.random.default_rng(0)
     t = np.arange(n, dtype=float)
     X = np.column_stack([t / n, rng.standard_normal(n)])
@@ -25,14 +25,14 @@ def model():
     return IntervalRegressor(cv=TimeSeriesSplit(4), **SMALL).fit(*trend())
 
 
-def test_the_networks_that_predict_know_all_rows(model):
+def test_the_networks_that_predict_are_trained_on_all_rows(model):
     assert len(model.ensemble_.bank) == 4
     X, y = trend()
     last = model.predict_members(X[-20:]).point
     assert np.abs(last.mean(axis=1) - y[-20:].mean()).max() < 0.8  # the first fold ends at 2
 
 
-def test_calibration_is_by_networks_that_know_the_past_alone(model):
+def test_calibration_uses_networks_trained_on_the_past_only(model):
     X, _ = trend()
     found = model.out_of_fold_
     assert found.rows.min() == 48
@@ -45,8 +45,8 @@ def test_calibration_is_by_networks_that_know_the_past_alone(model):
 
 
 @pytest.mark.slow
-def test_rows_ahead_are_covered_where_a_series_goes_on_as_it_was():
-    """Four standard errors of 40 series: a right method leaves the lower band 1 run in 30,000."""
+def test_rows_ahead_are_covered_where_a_series_continues_unchanged():
+    """Four standard errors of 40 series: a valid method falls below the band in 1 run of 30,000."""
     covered = []
     for seed in range(40):
         noise = np.random.default_rng(seed).standard_normal(300)
@@ -74,7 +74,7 @@ def test_folds_that_leave_no_row_out_are_as_before():
     assert made.ensemble_.bank.numbers.tolist() == [0, 1, 2, 3]
 
 
-def test_points_that_know_all_rows_are_not_upgraded_on_them():
+def test_points_trained_on_all_rows_are_not_upgraded_on_them():
     X, y = trend(80)
     few = TINY | {"cv": TimeSeriesSplit(4)}
     points = IntervalRegressor(loss="mse", **few).fit(X, y)

@@ -1,4 +1,4 @@
-"""Points of trees as an input: of trees that do not know a row, as arrays, where rows ask."""
+"""Predictions of trees as an input: without the row itself, stored as arrays, used if they help."""
 
 import warnings
 from dataclasses import replace
@@ -72,7 +72,7 @@ def rows_of(X, y, groups=None, folds=(), seed=3):
 
 
 def grown(X, y, labels=None, trees=70, n_jobs=1):
-    """Trees for new rows, and what they predict for training rows."""
+    """Trees for new rows, and their predictions of training rows."""
     own = SimpleNamespace(n_jobs=n_jobs)
     return predictions_for_new_rows(own, rows_of(X, y, labels), X, trees)[::-1]
 
@@ -102,7 +102,7 @@ def test_a_threshold_between_two_single_precision_numbers():
     np.testing.assert_array_equal(found.predict(X), [0.0, 0.0, 1.0, 1.0])
 
 
-def test_a_row_has_the_same_bits_in_any_company(forest):
+def test_a_row_has_the_same_bits_in_any_batch(forest):
     X = steps(5000, seed=1)[0]
     points = forest.predict(X)
     np.testing.assert_array_equal(points[[17]], forest.predict(X[[17]]))
@@ -117,7 +117,7 @@ def _fixed_weights(monkeypatch):
 
 
 @pytest.mark.usefixtures("_fixed_weights")
-def test_points_do_not_know_a_rows_own_target():
+def test_points_do_not_depend_on_a_rows_own_target():
     X, y = steps()
     other = y.copy()
     other[10] += 100.0
@@ -127,7 +127,7 @@ def test_points_do_not_know_a_rows_own_target():
 
 
 @pytest.mark.usefixtures("_fixed_weights")
-def test_points_do_not_know_targets_of_a_rows_own_group():
+def test_points_do_not_depend_on_targets_of_a_rows_own_group():
     X, y = steps()
     labels, other = np.arange(200) // 10, y.copy()
     other[50:60] += 100.0
@@ -149,7 +149,7 @@ def test_points_do_not_reveal_targets_of_rows_with_equal_inputs():
 
 @pytest.mark.long
 def test_the_weighted_sum_is_better_than_its_parts(monkeypatch):
-    """Of a linear function, which a forest flattens and a second corrects, and a step."""
+    """A linear function, which one forest flattens and another corrects, and a step."""
     rng = np.random.default_rng(0)
     X, X_new = rng.uniform(-1, 1, (2, 400, 4))
 
@@ -248,7 +248,7 @@ def test_many_rows_have_a_bounded_number_of_nodes(monkeypatch):
 
 
 def forged(forest):
-    """Arrays of no forest, by what is wrong with them."""
+    """Malformed arrays of a forest, by what is wrong with them."""
     good = forest.to_arrays()
     sizes, feature = good["sizes"], good["feature"]
     leaf = int(np.flatnonzero(feature < 0)[0])
@@ -295,7 +295,7 @@ def test_trees_as_arrays(forest):
 
 
 @pytest.mark.usefixtures("_fixed_weights")
-def test_a_held_out_row_is_unknown_to_its_fold():
+def test_inputs_of_a_fold_do_not_depend_on_its_held_out_targets():
     X, y = steps()
     own = model()
     data = read_rows(own, X, y, None, None, reset=True)
@@ -325,7 +325,7 @@ def test_a_held_out_row_is_unknown_to_its_fold():
 
 @pytest.mark.usefixtures("_fixed_weights")
 @pytest.mark.parametrize("cv", [2, 5])
-def test_a_held_out_row_has_the_mean_of_two_predictions_that_do_not_know_it(cv):
+def test_a_held_out_row_has_the_mean_of_two_predictions_that_do_not_depend_on_it(cv):
     X, y = steps()
     own = model()
     data = read_rows(own, X, y, None, None, reset=True)
@@ -379,7 +379,7 @@ def test_other_folds_have_bags_of_their_own(monkeypatch, kind):
         assert np.isfinite(found[number]).all()
 
 
-def test_a_few_rows_that_folds_tear_apart_are_in_no_bag(monkeypatch):
+def test_a_few_equal_rows_that_folds_separate_are_in_no_bag(monkeypatch):
     X, y = steps(200)
     X[:8] = X[0]
     folds = [Fold(*pair) for pair in KFold(5, shuffle=True, random_state=0).split(X)]
@@ -587,7 +587,7 @@ def test_a_far_value_does_not_hide_the_others(far):
     assert errors[1] < 1.5 * errors[0] < 0.2
 
 
-def test_trees_tell_inputs_of_any_unit_apart():
+def test_trees_distinguish_inputs_of_any_unit():
     X, y = steps(500)
     fold = Fold(np.arange(400), np.arange(400, 500))
     units = (X, 1.7e9 + 50 * X, 1e39 * X)
@@ -595,7 +595,7 @@ def test_trees_tell_inputs_of_any_unit_apart():
     np.testing.assert_allclose(left, left[0], rtol=0.05)
 
 
-def test_functions_of_rows_know_nothing_of_points(fitted):
+def test_functions_of_rows_do_not_get_points(fitted):
     columns = []
 
     def weight(rows):
@@ -668,7 +668,7 @@ def test_intervals_around_points_of_networks_with_trees():
     np.testing.assert_allclose(fresh.predict(new), points.predict(new), atol=1e-5)
 
 
-def test_points_of_networks_without_folds_are_not_of_trees_that_know_the_row(monkeypatch):
+def test_points_of_networks_without_folds_use_trees_that_leave_the_row_out(monkeypatch):
     X, y = steps()
     points, rows = model(loss="mse", cv=None).fit(X, y), []
 

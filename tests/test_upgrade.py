@@ -1,4 +1,4 @@
-"""Two-step learning: points first, intervals around them after."""
+"""Two-stage learning: points first, then intervals around them."""
 
 import numpy as np
 import pandas as pd
@@ -76,7 +76,7 @@ def test_adaptation_moves_points_no_further_than_asked(points):
     assert 0 < moved.max() < limit  # half of an error of networks that have not seen the row
 
 
-def test_other_rows_must_be_new_and_said_to_be(points):
+def test_other_rows_must_be_declared_fresh(points):
     new = problem(250, 2)
     with pytest.raises(ValueError, match="fresh=True"):
         IntervalRegressor(**TINY).upgrade(points, *new)
@@ -97,7 +97,7 @@ def test_points_of_no_folds_cannot_calibrate_on_their_rows():
         IntervalRegressor(**TINY).upgrade(points, X, Y)
 
 
-def test_points_that_went_on_from_other_rows_cannot_either():
+def test_points_continued_from_other_rows_cannot_calibrate_either():
     settings = TINY | {"epochs": 2, "preprocessor": TableEncoder()}
     further = IntervalRegressor(loss="mse", **settings).fit(*problem(100, 4))
     further.set_params(warm_start=True).fit(X, Y)

@@ -43,7 +43,7 @@ def mean_coverage(name, rows):
 
 
 def by_chance(rows, refits):
-    """What a mean over refits is below its expectation by in less than one of 1,000 runs."""
+    """Margin by which a mean over refits falls below its expectation in 1 of 1,000 runs."""
     return norm.isf(0.001) * DEVIATION[rows] / refits**0.5
 
 

@@ -236,7 +236,7 @@ def test_subgroups(model):
     assert not any("word" in name for name in names[columns])
 
 
-def test_several_targets_of_which_one_is_told_something(tmp_path):
+def test_several_targets_of_which_one_depends_on_a_category(tmp_path):
     rng = np.random.default_rng(0)
     shop = rng.integers(0, 60, 600)
     X = pd.DataFrame({"shop": [f"shop {i}" for i in shop], "x": rng.uniform(size=600)})

@@ -44,7 +44,7 @@ X_TEST, Y_TEST = problem(2000, 1)
 
 
 def pipeline():
-    """What knows how to read the table by itself."""
+    """A pipeline that encodes the table itself."""
     columns = make_column_transformer(
         (OneHotEncoder(handle_unknown="ignore"), ["kind"]), remainder="passthrough"
     )
@@ -70,14 +70,14 @@ def test_points_are_those_of_the_fitted_regressor(forest, around):
     np.testing.assert_allclose(around.predict(X_TEST), forest.predict(X_TEST), rtol=1e-6)
 
 
-def test_intervals_hold_although_the_regressor_knows_the_rows_by_heart():
+def test_intervals_cover_around_a_regressor_that_memorised_its_rows():
     tree = DecisionTreeRegressor().fit(X[["x"]], Y)
     assert np.abs(tree.predict(X[["x"]]) - Y).max() < 1e-9
     model = IntervalRegressor(**TINY).upgrade(tree, X[["x"]], Y)
     assert coverage(model, X_TEST[["x"]]) == pytest.approx(0.95, abs=0.03)
 
 
-def test_intervals_are_calibrated_and_know_where_the_noise_is(around):
+def test_intervals_are_calibrated_and_wide_where_the_noise_is(around):
     assert coverage(around) == pytest.approx(0.95, abs=0.03)
     lower, upper = around.predict_interval(X_TEST).T
     loud = X_TEST["kind"] == "loud"
@@ -92,7 +92,7 @@ def test_a_regressor_that_is_not_fitted_is_fitted_on_all_rows(forest, around):
         given.predict(X)  # a copy was
 
 
-def test_out_of_fold_points_do_not_know_their_rows(forest, around):
+def test_targets_do_not_leak_into_out_of_fold_points(forest, around):
     own = np.sqrt(np.mean((forest.predict(X) - Y) ** 2))
     held_out = np.sqrt(np.mean((around.out_of_fold_.point - Y) ** 2))
     new = np.sqrt(np.mean((forest.predict(X_TEST) - Y_TEST) ** 2))
@@ -102,7 +102,7 @@ def test_out_of_fold_points_do_not_know_their_rows(forest, around):
 
 def test_fresh_rows_take_the_regressor_as_it_is():
     class Parabola:
-        """Predicts, and is nothing that scikit-learn knows."""
+        """Has ``predict`` without being a scikit-learn estimator."""
 
         def predict(self, X):
             return 1000 + 20 * X["x"].to_numpy() ** 2

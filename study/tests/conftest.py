@@ -79,7 +79,7 @@ def know(patch: pytest.MonkeyPatch, root: Path, entries: dict[str, Entry]) -> No
 
 @pytest.fixture
 def mini(made: tuple[Path, dict[str, Entry]], monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Folder with ``data`` and ``settings``; the catalogue knows the made-up data meanwhile."""
+    """Folder with ``data`` and ``settings``; the made-up data are in the catalogue meanwhile."""
     know(monkeypatch, *made)
     return made[0]
 
@@ -103,7 +103,7 @@ def store(finished: Path, mini: Path) -> Path:
 
 @pytest.fixture
 def python(mini: Path) -> Callable[[str], subprocess.CompletedProcess[str]]:
-    """Run code in another process that knows the made-up data."""
+    """Run code in another process, with the made-up data in its catalogue."""
 
     def call(code: str) -> subprocess.CompletedProcess[str]:
         whole = f"{SETUP}\ninstall({str(mini / 'data')!r})\n{code}"

@@ -159,7 +159,7 @@ def test_risk_area():
 
 
 @pytest.mark.slow
-def test_baselines_cover_and_know_what_is_far(tmp_path):
+def test_baselines_cover_and_are_uncertain_far_away(tmp_path):
     rng = np.random.default_rng(0)
     X = rng.uniform(-1, 1, (400, 1))
     y = np.sin(3 * X[:, 0]) + 0.1 * rng.normal(size=400)

@@ -128,7 +128,7 @@ def test_killed_run_is_resumed_to_the_same_bytes(mini, python, tmp_path):
     assert products(tmp_path / "killed-out") == products(tmp_path / "whole-out")
 
 
-def test_networks_that_fail_ten_times_are_recorded_and_the_run_goes_on(mini, tmp_path):
+def test_networks_that_fail_ten_times_are_recorded_and_the_run_continues(mini, tmp_path):
     settings = write_settings(tmp_path / "settings", trials=1, rate=1e30)
     lines = []
     report = run(

@@ -87,7 +87,7 @@ def test_equal_programs_are_one_in_memory(run, folder, compilations):
     assert len(_cache._compiled) == 1
 
 
-def test_a_program_that_cannot_be_hashed_is_known_by_itself(folder, compilations, monkeypatch):
+def test_a_program_that_cannot_be_hashed_is_kept_by_identity(folder, compilations, monkeypatch):
     class Unhashable(Scale):
         __hash__ = None
 
@@ -134,7 +134,7 @@ def test_a_program_that_fails_when_it_runs_is_compiled_again(
     assert len(compilations) == 2
 
 
-def test_a_failure_that_took_the_arguments_along_is_an_error(folder, monkeypatch):
+def test_a_failure_that_deleted_the_arguments_is_an_error(folder, monkeypatch):
     def broken(x):
         x.delete()
         raise jax.errors.JaxRuntimeError("INTERNAL")
@@ -259,7 +259,7 @@ TRACED = []
 
 
 class TestDescribed:
-    """Programs known by their parts are not traced where they lie on disk."""
+    """Programs that have a description are not traced if they are on disk."""
 
     @pytest.fixture
     def run(self, folder, monkeypatch):

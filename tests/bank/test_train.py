@@ -154,7 +154,7 @@ def test_adversarial_examples_are_added_to_the_loss(table):
     assert_trained_to(bank, network)
 
 
-def test_bits_do_not_depend_on_company_threads_or_padding(table, program):
+def test_bits_do_not_depend_on_batch_threads_or_padding(table, program):
     alone = [train(program, table, [plan]) for plan in plans(7)]
     together = train(program, table, plans(7))
     threads = train(program, table, plans(7), n_jobs=2)
@@ -190,7 +190,7 @@ def test_lanes_are_given_up_when_few_still_train(table, program, monkeypatch):
             np.testing.assert_allclose(ours, theirs[i], atol=1e-6)
 
 
-def test_predictions_do_not_depend_on_their_company(table, program):
+def test_predictions_do_not_depend_on_the_batch(table, program):
     bank = train(program, table, plans(6))
     x = np.random.default_rng(3).normal(5, 3, (1000, 2))
     whole = bank.predict(x)
@@ -266,7 +266,7 @@ def test_patience_is_short_where_the_best_epoch_came_soon(program, early, waited
         assert bool(program._running(state, lane)) is goes_on
 
 
-def test_validation_is_looked_at_when_asked(table, program):
+def test_validation_follows_check_every(table, program):
     plan = Plan(
         1,
         np.arange(100),

@@ -104,7 +104,7 @@ def test_a_neutral_calibration_changes_nothing(mixture):
     assert np.allclose(dist.median, mixture.median)
 
 
-def test_scores_of_its_own_model_are_put_right(mixture):
+def test_calibration_rows_have_uniform_levels(mixture):
     """After calibration the calibration rows have uniform levels, up to the thinning of knots."""
     rng = np.random.default_rng(0)
     y = 10.0 + 3.0 * rng.standard_t(4, 500)

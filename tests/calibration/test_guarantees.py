@@ -1,4 +1,4 @@
-"""Coverage by simulation: the guarantee of strict calibration, ties and covariate shift included.
+"""Coverage by simulation: strict calibration and its guarantee, ties, and covariate shift.
 
 Bands are four standard errors of the simulated mean: a right method fails 1 run in 30,000. Seeds
 are fixed, so that it is the same one every time.

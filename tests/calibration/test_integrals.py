@@ -160,7 +160,7 @@ def test_the_polynomial_is_the_error_function():
     np.testing.assert_allclose(found, erfc(exact), rtol=1e-6)
 
 
-def test_scores_of_the_walk_are_right_to_single_precision_in_any_company():
+def test_scores_of_the_walk_are_right_to_single_precision_in_any_batch():
     p = np.exp(np.linspace(np.log(1e-40), np.log(0.6), 5000))
     found = _grid._score(p)
     np.testing.assert_allclose(found, ndtri(p), rtol=2e-7, atol=1e-9)

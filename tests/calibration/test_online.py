@@ -16,7 +16,7 @@ COVERAGES = (0.5, 0.8, 0.9, 0.95)
 
 
 def drifts(n):
-    """Streams of targets around a model that says N(0, 1), by name."""
+    """Streams of targets around a model that predicts N(0, 1), by name."""
     rng = np.random.default_rng(0)
     noise, t = rng.standard_normal(n), np.arange(n)
     autoregressive = np.zeros(n)
@@ -156,7 +156,7 @@ def test_coverage_is_that_of_predictions_made_before_a_delay(learned):
 
 
 def late_coverage(n, known):
-    """Coverage of intervals as they were made, where labels come forty rows late and mixed up."""
+    """Coverage of intervals as predicted, where labels arrive forty rows late and out of order."""
     block = 40
     y, rng = drifts(n)["autoregressive"], np.random.default_rng(4)
     state, past, hits = AdaptiveCoverage.start(base_rows=1000), [], np.zeros(n, bool)
@@ -178,7 +178,7 @@ def test_labels_that_come_late_count_for_the_intervals_that_were_made():
 
 
 def test_targets_with_atoms_are_covered_as_intervals_are_seen():
-    """Half of the rows are 0 for certain; others are cut off at 0, which a model does not know."""
+    """Half of the rows are 0 for certain; others are censored at 0, which the model ignores."""
     n, rng = 1500, np.random.default_rng(6)
     night = np.arange(n) % 2 == 0
     loc = np.where(night, -9.0, 1.0)

@@ -192,7 +192,7 @@ def test_coverage_is_nominal_whatever_networks_disagree_by(name):
 
 
 def humps(rng, n, off):
-    """Networks that know two humps and err in the share of the right one, and targets."""
+    """Networks that predict two modes with errors in the weight of the right one, and targets."""
     odds = rng.standard_normal(n)
     share = 1 / (1 + np.exp(-(odds + off)))
     loc = np.tile([[-1.0], [1.0]], (len(off), n))

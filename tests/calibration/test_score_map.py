@@ -134,7 +134,7 @@ def test_two_strict_rows_support_a_third():
     assert high >= 2.0
 
 
-def test_tails_go_on_at_the_scale_of_the_scores():
+def test_tails_continue_at_the_scale_of_the_scores():
     calibration = Calibration.from_scores(3.0 * ndtri(np.arange(1, 200) / 200) + 1.0)
     assert np.allclose(calibration.to_score([-9.0, 9.0]), [-26.0, 28.0], atol=0.1)
 
@@ -145,7 +145,7 @@ def test_many_rows_need_few_knots():
     assert len(Calibration.from_scores(scores, strict=True).scores) < 2000
 
 
-def test_it_travels_as_plain_arrays(calibration):
+def test_it_is_stored_as_plain_arrays(calibration):
     arrays = calibration.to_arrays()
     written = json.loads(json.dumps({name: array.tolist() for name, array in arrays.items()}))
     for again in (Calibration.from_arrays(arrays), Calibration.from_arrays(written)):

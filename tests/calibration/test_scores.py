@@ -1,4 +1,4 @@
-"""Normal scores: right where F has digits, finite and in order where it has none."""
+"""Normal scores: accurate where F has digits, finite and in order where it has none."""
 
 import joblib
 import numpy as np

@@ -54,7 +54,7 @@ def test_coverage_becomes_even_where_widths_are_wrong():
 
 
 def test_coverage_over_all_rows_stays_nominal_where_few_rows_teach_the_factor():
-    """In 100 runs chance leaves the band less than once in 30,000.
+    """The mean of 100 runs is outside the band by chance less than once in 30,000.
 
     The standard deviation of a run is 0.01. Scores divided by the factor that they themselves
     taught give 0.941.
@@ -150,7 +150,7 @@ def of_kinds(rng, n, true):
     return kind, dist, true[kind] * rng.standard_normal(n)
 
 
-def test_the_order_of_rows_of_equal_width_says_nothing():
+def test_the_order_of_rows_of_equal_width_does_not_matter():
     _, dist, scores = of_kinds(np.random.default_rng(4), 2000, np.ones(6))
     found = []
     for order in (np.arange(2000), np.argsort(np.abs(scores))):

@@ -183,7 +183,7 @@ def outcome(number: int) -> Outcome:
 
 
 def _stores(count: int, seed: int, begin: Callable[[Path], Any], kept: Any) -> Tally:
-    """A store that is appended to: all that was acknowledged is there, and it goes on."""
+    """A store that is appended to: all that was acknowledged is there, and appending continues."""
     tally, rng = Tally(), np.random.default_rng(seed)
     with tempfile.TemporaryDirectory() as root:
 

@@ -1,4 +1,4 @@
-"""From a file to a model, from a model to a file: what works, and what it leaves behind."""
+"""From a file to a model, and from a model to a file: results, and the files that are written."""
 
 import bz2
 import gzip
@@ -492,7 +492,7 @@ class TestHoldOut:
 
 
 class TestReadings:
-    """What is found in a table, without training."""
+    """Columns and targets that are detected in a table, without training."""
 
     @pytest.fixture
     def found(self, run, here, flats, monkeypatch):
@@ -661,7 +661,7 @@ class TestGroups:
 
 
 class TestTargets:
-    """What the command line does with targets that are missing, or written in their own way."""
+    """Targets that are missing, or written in an unusual way."""
 
     def test_rows_without_one_are_left_out(self, sold, run):
         folder, result = sold

@@ -1,4 +1,4 @@
-"""Commands that show what there is: report, inspect, datasets, demo, tune."""
+"""The commands report, inspect, datasets, demo and tune."""
 
 import json
 import re
@@ -232,7 +232,7 @@ def found(score, params, finalist=True, epochs=70.0):
 
 @pytest.fixture
 def searched(monkeypatch):
-    """Stand in for the search; keeps what it was asked for."""
+    """Stands in for the search, and records its arguments."""
     calls = []
 
     def search(model, X, y, space, **options):
@@ -325,7 +325,7 @@ def test_tune_says_what_is_wrong(folder, tmp_path, monkeypatch, words, code, mes
 
 
 @pytest.mark.slow
-def test_tune_for_real_goes_on_after_a_stop(folder, tmp_path, monkeypatch):
+def test_tune_for_real_continues_after_a_stop(folder, tmp_path, monkeypatch):
     monkeypatch.setattr(
         "calipers.search.DEFAULT_SPACE",
         {"network__hidden_layers": [(8,)], "optimizer__learning_rate": [0.001, 0.01]},

@@ -1,4 +1,4 @@
-"""``calipers watch``: blocks, going on after a kill, a file that grows."""
+"""``calipers watch``: blocks, continuing after a kill, a file that grows."""
 
 import json
 
@@ -11,7 +11,7 @@ import calipers
 
 @pytest.fixture
 def stream(here, flats, saved):
-    """A model folder of one's own, and a stream that is 500 higher than training."""
+    """A copy of a model folder, and a stream of targets 500 above those of training."""
     calipers.load(saved).save(here / "model")
     rows = pd.concat([flats] * 3, ignore_index=True)
     rows["price"] += 500.0
@@ -36,7 +36,7 @@ def test_watch_predicts_learns_and_saves(stream, run, here):
 
 
 @pytest.mark.parametrize("killed_at", [2, 3])
-def test_watch_goes_on_after_a_kill_as_if_there_had_been_none(
+def test_watch_continues_after_a_kill_with_the_same_results(
     stream, run, here, saved, monkeypatch, killed_at
 ):
     calipers.load(saved).save(here / "other")
@@ -118,14 +118,14 @@ def test_watch_of_another_coverage_needs_another_file(stream, run, here):
     assert list(pd.read_csv(here / "q.csv"))[1] == "lower_0.5"
 
 
-def test_watch_knows_a_file_by_any_name(stream, run, here):
+def test_watch_recognises_a_file_by_any_name(stream, run, here):
     assert run("watch", "model", "stream.csv").exit_code == 0
     for name in ("./stream.csv", str(here / "stream.csv"), "s*.csv"):
         result = run("watch", "model", name)
         assert "no new rows: the model has learned from all 180" in result.output
 
 
-def test_watch_goes_on_with_files_that_come_after(stream, run, here):
+def test_watch_continues_with_later_files(stream, run, here):
     for name, rows in (("b", 60), ("c", 40), ("a", 20)):
         stream.head(rows).to_csv(here / f"log-{name}.csv", index=False)
     assert run("watch", "model", "log-b.csv").exit_code == 0
@@ -138,7 +138,7 @@ def test_watch_goes_on_with_files_that_come_after(stream, run, here):
     assert json.loads(run("watch", "model", "log-a.csv", "--json").output)["rows"] == 20
 
 
-def test_watch_knows_its_place_by_the_row_of_the_file(stream, run, here):
+def test_watch_keeps_its_place_by_the_row_of_the_file(stream, run, here):
     lacking = stream.copy()
     lacking.loc[[5, 178, 179], "price"] = np.nan
     lacking.to_csv(here / "stream.csv", index=False)
@@ -149,7 +149,7 @@ def test_watch_knows_its_place_by_the_row_of_the_file(stream, run, here):
     np.testing.assert_allclose(found, stream["price"].tail(2))
 
 
-def test_watch_predicts_by_what_was_known_then(stream, run, here, saved):
+def test_watch_predicts_from_labels_known_at_the_time(stream, run, here, saved):
     calipers.load(saved).save(here / "other")
     command = ("stream.csv", "--block", "60")
     assert run("watch", "model", *command, "--out", "p.csv").exit_code == 0

@@ -43,7 +43,7 @@ class Tiny:
 
 @pytest.fixture
 def tiny(monkeypatch: pytest.MonkeyPatch) -> Tiny:
-    """A dataset of 30 rows and 2 inputs that the catalogue knows for the time of a test."""
+    """A dataset of 30 rows and 2 inputs, which is in the catalogue during a test."""
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(30, 2)), rng.normal(size=30)
     rows = np.column_stack([X, y]).tolist()
@@ -63,7 +63,7 @@ def tiny(monkeypatch: pytest.MonkeyPatch) -> Tiny:
 
 
 class Server:
-    """Answers each request with the next of its behaviours, and every later one with the last."""
+    """Handles each request by the next of its behaviours, and all further ones by the last."""
 
     def __init__(self, base: str) -> None:
         self.base = base
@@ -80,7 +80,7 @@ class Server:
         self.behaviours[turn](handler)
 
     def wait_for_requests(self, count: int) -> None:
-        """Wait for requests that the other side may have given up long ago."""
+        """Wait for requests that the client may have abandoned."""
         with self.arrived:
             assert self.arrived.wait_for(lambda: len(self.requests) >= count, timeout=60)
 

@@ -68,7 +68,7 @@ def test_missing_folder_is_named(tiny, folder, monkeypatch):
         load("tiny")
 
 
-def test_without_download_the_error_tells_where_to_put_the_file(tiny, folder):
+def test_without_download_the_error_says_where_to_put_the_file(tiny, folder):
     with pytest.raises(DatasetUnavailableError) as caught:
         load("tiny", folder=folder, download=False)
     for part in (tiny.entry.url, str(tiny.cached), str(folder / "tiny" / "data.txt")):

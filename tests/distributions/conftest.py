@@ -30,7 +30,7 @@ GOOD = {
 
 @dataclass(frozen=True)
 class Example:
-    """A distribution, and what its integrals have to know of it."""
+    """A distribution, and what its integrals depend on."""
 
     dist: SplitNormal | SplitNormalMixture
     loc: np.ndarray

@@ -12,7 +12,7 @@ EVIL = "<script>alert('evil')</script>"
 
 
 def make_table(rows, seed):
-    """A table with noise that depends on an input, and names given by a villain."""
+    """A table with noise that depends on an input, and malicious names."""
     rng = np.random.default_rng(seed)
     frame = pd.DataFrame(
         {
@@ -31,7 +31,7 @@ def make_table(rows, seed):
 
 @pytest.fixture(scope="session")
 def model():
-    """A model fitted for seconds, of a frame as it comes."""
+    """A model fitted for seconds to an unprepared frame."""
     small = IntervalRegressor(
         preprocessor=TableEncoder(),
         coverage=0.9,

@@ -11,7 +11,7 @@ SIZES = {"desktop": (1280, 900), "phone": (390, 844)}
 
 @pytest.fixture
 def tab(chromium, page, request):
-    """The report, open; fails if anything is said on the console or asked of the network."""
+    """The open report; fails if anything is logged on the console or requested from the network."""
     size, scheme = getattr(request, "param", ("desktop", "light"))
     width, height = SIZES[size]
     context = chromium.new_context(viewport={"width": width, "height": height}, color_scheme=scheme)

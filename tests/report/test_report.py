@@ -199,13 +199,13 @@ def test_labels_of_every_kind_of_value():
     assert labels == [["1.5"], ["no", "yes"], ["2020-01-01"], ["red"]]
 
 
-def test_inputs_that_drive_nothing_are_said_to():
+def test_inputs_without_influence_are_reported():
     assert largest(["x"], np.array([-0.1])) == largest(["x"], np.array([0.0])) == []
     drawn = Drivers({"point": [], "width": []}, [])
     assert driver_sentence(drawn, Unit(1)).startswith("No input matters")
 
 
-def test_many_rows_are_sampled_and_said(page):
+def test_many_rows_are_sampled_and_the_page_says_so(page):
     text = page.read_text("utf-8")
     assert len(data_of(text)["intervals"]["target"]) == 1500
     sample = "a random sample of 1,500 rows; the numbers are computed from all 2,000."
@@ -309,7 +309,7 @@ def test_true_intervals_of_counts_are_as_promised():
 
 
 @pytest.mark.parametrize(("noise", "worse"), [(0.5, False), (2.0, True)])
-def test_point_predictions_that_lose_to_the_mean_are_said_to(noise, worse):
+def test_point_predictions_worse_than_the_mean_are_reported(noise, worse):
     rng = np.random.default_rng(0)
     target = rng.normal(size=200)
     point = target + noise * rng.normal(size=200)
@@ -454,7 +454,7 @@ def test_dates_are_binned_by_time():
     ("hours", "label"),
     [(3, "2020-01-01\N{EN DASH}2020-01-"), (0.1, "2020-01-01 00:00\N{EN DASH}2020")],
 )
-def test_bins_of_times_show_the_clock_only_where_days_do_not_tell_them_apart(hours, label):
+def test_bins_of_times_show_the_clock_only_where_they_share_a_day(hours, label):
     times = np.arange(200) * hours * 3600 + 1577836800.0
     found = breakdowns(labelled(0.9, 200), [given("time", "date", times)])
     assert found[-1].groups[0].label.startswith(label)

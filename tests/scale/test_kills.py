@@ -92,7 +92,7 @@ def test_a_search_ends_the_same_when_a_worker_is_killed(machines, rows, tmp_path
     assert sorted(lines) == sorted((tmp_path / "whole.jsonl").read_text().splitlines())
 
 
-def test_a_search_goes_on_when_its_scheduler_was_killed(machines, rows, tmp_path):
+def test_a_search_continues_after_its_scheduler_was_killed(machines, rows, tmp_path):
     store = tmp_path / "killed.jsonl"
 
     def kept():
@@ -167,7 +167,7 @@ def test_scoring_ends_whole_when_a_worker_is_killed(machines, scoring, model, tm
 
 
 @pytest.mark.parametrize("victim", ["scheduler", "client"])
-def test_scoring_goes_on_when_it_was_cut_off(machines, scoring, model, tmp_path, victim):
+def test_scoring_continues_after_an_interruption(machines, scoring, model, tmp_path, victim):
     out = tmp_path / "scored"
     running = command(*scoring, machines.address)
     process = machines.scheduler if victim == "scheduler" else running

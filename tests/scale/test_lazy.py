@@ -40,7 +40,7 @@ def frame():
 
 
 @pytest.mark.parametrize("question", QUESTIONS.values(), ids=QUESTIONS)
-def test_a_dask_array_answers_as_an_array_does(plain, rows, question):
+def test_a_dask_array_has_the_results_of_an_array(plain, rows, question):
     X = rows[0]
     expected = question(plain, X)
     found = question(plain, da.from_array(X, chunks=(110, 2)))  # cut along columns too

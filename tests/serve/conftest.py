@@ -1,4 +1,4 @@
-"""Small models, served."""
+"""Small models, and servers of them."""
 
 import io
 import os
@@ -73,7 +73,7 @@ def folder(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def served(folder):
-    """The models as the tests compare with them."""
+    """The models, whose predictions the tests compare with the served ones."""
     return {path.name: IntervalRegressor.load(path) for path in folder.iterdir()}
 
 
@@ -84,7 +84,7 @@ def tables():
 
 
 class Client(TestClient):
-    """A client that knows the routes."""
+    """A client with a method for each route."""
 
     def predict(self, model="plain", **body):
         return self.post(f"/v1/models/{model}/predict", json=body)
@@ -175,7 +175,7 @@ class Server:
         return 1024 * int(next(line for line in lines if line.startswith(name)).split()[1])
 
     def limit(self, size):
-        """Let the process have so many bytes of addresses more."""
+        """Allow the process this many more bytes of address space."""
         import resource
 
         most = self.status("VmSize") + size

@@ -32,7 +32,7 @@ pytestmark = [
 
 @pytest.fixture(scope="module")
 def server(start_server):
-    """One for all attacks: what one of them takes away, the next would miss."""
+    """One server for all attacks: what one of them uses up would be missing for the next."""
     made = start_server(max_memory=MEMORY)
     made.post(b'{"rows": [[1, 2]]}', JSON)
     made.post(b"speed,load\n" + b"1,2\n" * 30_000, CSV)  # threads, and all that is loaded late
@@ -119,7 +119,7 @@ def messages(content):
 
 
 def experimental(table):
-    """Compression as version V4 of the format had it: in the free metadata of a message."""
+    """Compression as in version V4 of the format: in the custom metadata of a message."""
     content = stream(table, metadata={"ARROW:experimental_compression": "zstd"}, compression="zstd")
     for start, data in messages(content):
         root = _follow(data, 0)
@@ -151,7 +151,7 @@ TEXTS = (pa.string(), pa.large_string(), pa.string_view())
 
 
 def shared_view():
-    """Views that all lie over the first one's bytes."""
+    """Views that all refer to the bytes of the first."""
     array = pa.array([LONG], pa.string_view())
     _, views, *data = array.buffers()
     if int(pa.__version__.partition(".")[0]) < 19:
@@ -187,7 +187,7 @@ def test_nulls_and_codes_take_little_and_stand_for_much(server):
 
 
 def test_all_at_once(server):
-    """Each allowed by itself: together they stay within the budget, and others are refused."""
+    """Each is allowed alone: together they stay within the budget, and others are refused."""
     rows = 90_000
     numbers = np.random.default_rng(0).normal(size=(rows, 2))
     text = b"\n".join(b"%f,%f" % tuple(row) for row in numbers)
@@ -345,7 +345,7 @@ def test_answers_are_no_longer_than_estimated(client, tables, accept, more):
 
 
 def test_small_tables_of_many_cells_do_not_hold_up_others(client, tables, monkeypatch):
-    """A few bytes become many cells: neither read nor written where others are answered."""
+    """A few bytes become many cells, which must not block other requests."""
     from calipers.serve import _bodies, _responses
 
     threads = []

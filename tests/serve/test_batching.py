@@ -15,7 +15,7 @@ from calipers.serve._served import Piece, _joined, load_models
 
 
 class Worker:
-    """Doubles numbers, one batch at a time, when it is let."""
+    """Doubles each item, one batch at a time, while ``go`` is set."""
 
     def __init__(self):
         self.batches, self.go, self.busy = [], threading.Event(), threading.Event()
@@ -64,7 +64,7 @@ def test_an_error_reaches_only_its_own_request():
     run(main())
 
 
-def test_who_gives_up_is_left_out():
+def test_a_request_that_times_out_is_left_out_of_its_batch():
     async def main():
         worker = Worker()
         batcher = Batcher(worker, max_rows=10)

@@ -217,7 +217,7 @@ def test_slow_bodies_on_all_connections_keep_no_one_out(small):
         assert answers(small)
 
 
-def test_one_too_many_cuts_those_who_wait_for_longest_not_newcomers():
+def test_one_connection_too_many_closes_the_longest_idle_one_not_the_newest():
     clock = [0.0]
     loop, state = Mock(time=lambda: clock[0]), ServerState()
 

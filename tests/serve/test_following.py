@@ -1,4 +1,4 @@
-"""Labels teach: the alarm for every server, intervals and the folder with ``adapt``."""
+"""Learning from labels: the alarm on every server, intervals and the folder with ``adapt``."""
 
 import shutil
 
@@ -15,7 +15,7 @@ from .test_monitor import metrics
 
 
 def stream(client, rounds, up):
-    """Predict and label some rows, each label ``up`` above what was the rule in training."""
+    """Predict and label some rows, each label ``up`` above the value expected from training."""
     rng = np.random.default_rng(0)
     inside = []
     for _ in range(rounds):
@@ -40,7 +40,7 @@ def test_an_alarm_in_metrics_and_on_the_page(make_client):
     assert 'id="drift"' in client.get("/").text
 
 
-def test_intervals_stay_where_they_are_unless_asked(make_client):
+def test_intervals_do_not_follow_labels_by_default(make_client):
     assert stream(make_client(), 20, up=8.0) < 0.1
 
 
@@ -64,7 +64,7 @@ def test_intervals_follow_and_the_folder_keeps_it(make_client, folder, tmp_path)
 def test_coverage_is_that_of_answers_as_they_were_made(
     make_client, folder, tmp_path, size, late, margin
 ):
-    """Labels of some rows at a time, whose level wanders by more than an interval is wide.
+    """Labels of a few rows at a time, whose level drifts by more than the width of an interval.
 
     They come at once, or after the next two requests.
     """
@@ -103,7 +103,7 @@ def test_inputs_are_kept_as_far_as_there_is_room(monkeypatch):
     np.testing.assert_array_equal(inputs, X[2:])
 
 
-def test_what_cannot_be_saved_is_said_and_saved_later(make_client, folder, tmp_path):
+def test_what_cannot_be_saved_is_reported_and_saved_later(make_client, folder, tmp_path):
     own = tmp_path / "plain"
     shutil.copytree(folder / "plain", own)
     client = make_client(str(own), adapt=True)
@@ -123,7 +123,7 @@ def test_what_cannot_be_saved_is_said_and_saved_later(make_client, folder, tmp_p
 
 @pytest.fixture(scope="module")
 def awkward(tmp_path_factory):
-    """Models whose labels cannot be learned from, or cannot have any value."""
+    """Models that do not accept every label: on a logarithmic scale, and with bounds."""
     root = tmp_path_factory.mktemp("awkward")
     X, y = plain_table()
     settings = SMALL | {"epochs": 2}

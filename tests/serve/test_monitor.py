@@ -1,4 +1,4 @@
-"""What Prometheus sees, and what becomes of labels."""
+"""Metrics for Prometheus, and how labels are counted."""
 
 import numpy as np
 import pandas as pd

@@ -49,7 +49,7 @@ def serve(folder, *names, **settings):
 
 @pytest.fixture(scope="module")
 def trips(folder):
-    """A model of what is harder to show: times of day, a long list, a skewed number."""
+    """A model with inputs that are harder to show: times of day, a long list, a skewed number."""
     rng, rows = np.random.default_rng(0), 200
     minutes = pd.to_timedelta(rng.integers(0, 4 * 24 * 360, rows) * 15, "min")
     table = pd.DataFrame(
@@ -99,7 +99,7 @@ def open_model(page, name="homes"):
 
 
 def settle(page):
-    """Wait until what is shown is the answer to what is chosen."""
+    """Wait until the prediction of the chosen values is shown."""
     page.wait_for_selector("#busy:not(.on)", state="attached")
 
 
@@ -244,7 +244,7 @@ def test_the_keys_name_every_line_of_the_charts(page):
 
 @pytest.mark.parametrize("weights", [None, [[0.3, 0.2], [0.1, 0.4]]])
 def test_networks_are_drawn_as_python_computes_them(page, weights):
-    """By network, from split normals that are one or two to a network."""
+    """By network, with one or two split normals each."""
     rng = np.random.default_rng(0)
     parts = SplitNormal(rng.normal(size=4), *rng.uniform(0.5, 2, (2, 4)))
     at, share = np.linspace(-4, 4, 9), np.ones((4, 1))

@@ -33,7 +33,7 @@ def test_points_intervals_and_what_is_outside(client, served):
     assert set(predictions[0]) == {"point", "intervals", "outside"}
 
 
-def test_everything_that_can_be_asked(client, served):
+def test_all_fields_of_a_query(client, served):
     response = client.predict(
         rows=ROWS[:2],
         coverage=[0.5, 0.8],

@@ -1,4 +1,4 @@
-"""``calipers serve`` as a process: started, asked, stopped."""
+"""``calipers serve`` as a process: start, requests, stop."""
 
 import os
 import signal

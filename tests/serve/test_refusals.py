@@ -261,7 +261,7 @@ def _service(client):
 
 @contextmanager
 def _held(client, hold):
-    """What another request holds in the meantime."""
+    """The memory that another request holds in the meantime."""
     guard = client.app.middleware_stack
     while not isinstance(guard, Guard):
         guard = guard.app
@@ -302,7 +302,7 @@ def test_too_much_at_a_time(make_client):
     assert "calipers_memory_reserved_bytes 0.0" in client.get("/metrics").text
 
 
-def test_errors_of_our_own_tell_nothing(make_client, monkeypatch, caplog):
+def test_internal_errors_leak_nothing(make_client, monkeypatch, caplog):
     client = make_client()
 
     def broken(*_):

@@ -1,4 +1,4 @@
-"""The adapter passes skpro's own checks, and its numbers are those of the model."""
+"""The adapter passes skpro's own checks, and has the predictions of the model."""
 
 import warnings
 

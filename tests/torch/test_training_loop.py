@@ -1,4 +1,4 @@
-"""The example of a training loop of one's own learns what it says it learns."""
+"""The example of a custom training loop gives intervals that cover."""
 
 import importlib.util
 from pathlib import Path

@@ -33,7 +33,7 @@ def problem(rows, seed):
 
 
 class Points(torch.nn.Module):
-    """A network with what networks of users have: scaling, dropout, batch normalisation."""
+    """A network with layers that are common in practice: scaling, dropout, batch normalisation."""
 
     def __init__(self):
         super().__init__()
@@ -76,7 +76,7 @@ def network():
 
 
 class Memory(torch.nn.Module):
-    """As overfitted as can be: knows the targets of its rows, and takes the nearest for others."""
+    """Completely overfitted: predicts the target of the nearest training row."""
 
     def __init__(self, X, y):
         super().__init__()
@@ -126,7 +126,7 @@ def test_it_answers_as_any_model_does(model):
         assert (model.predict(tensor) == model.predict(X_TEST[:5])).all()
 
 
-def test_the_network_is_left_alone():
+def test_the_network_is_unchanged():
     network = trained(*problem(200, 3)).train()
     before = {name: value.clone() for name, value in network.state_dict().items()}
     model = upgrade(network, *problem(250, 4), fresh=True, **TINY)
