@@ -34,15 +34,7 @@ from calipers.distributions import (
 )
 from calipers.ensemble import Ensemble
 
-__all__ = [
-    "Fold",
-    "OutOfFold",
-    "calibrate",
-    "leave_rows_out",
-    "make_folds",
-    "out_of_fold_points",
-    "set_aside",
-]
+__all__ = ["Fold", "OutOfFold", "calibrate"]
 
 # With fewer rows, none is set aside for early stopping. Without early stopping, a network memorises
 # a dozen rows or so and predicts intervals of almost no width.

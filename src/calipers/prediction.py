@@ -17,7 +17,7 @@ from calipers.distributions import (
     mean_density,
 )
 
-__all__ = ["Forward", "Prediction", "Query", "interval_names", "quantile_names"]
+__all__ = ["Prediction", "Query"]
 
 _MIN_MASS = 1e-9  # smaller differences of a distribution function are rounding errors
 POINT = "prediction"

@@ -8,7 +8,7 @@ Equinox modules, see ``Network``.
 from calipers.networks._factories import (
     ROWS_FOR_KNOTS as ROWS_FOR_KNOTS,
     Around,
-    AroundPoint,
+    AroundPoint as AroundPoint,
     DenseFactory,
     Network,
     network_code as network_code,
@@ -22,11 +22,11 @@ from calipers.networks._mlp import (
 )
 from calipers.networks._modules import (
     ACTIVATIONS,
-    EmbeddedPerceptron,
+    EmbeddedPerceptron as EmbeddedPerceptron,
     Linear,
     Perceptron,
-    Periodic,
-    PiecewiseLinear,
+    Periodic as Periodic,
+    PiecewiseLinear as PiecewiseLinear,
 )
 
 __all__ = [
@@ -34,12 +34,8 @@ __all__ = [
     "MLP",
     "NETWORKS",
     "Around",
-    "AroundPoint",
     "DenseFactory",
-    "EmbeddedPerceptron",
     "Linear",
     "Network",
     "Perceptron",
-    "Periodic",
-    "PiecewiseLinear",
 ]
