@@ -1,4 +1,4 @@
-"""Who may import whom, and that a name means one thing; the layers are held by import-linter."""
+"""Who may import whom, a meaning for each name, short code; import-linter holds the layers."""
 
 import ast
 import re
@@ -131,3 +131,39 @@ def test_no_two_modules_share_a_name():
             places[path.stem.lstrip("_")].add(str(path.relative_to(SOURCE)))
     shared = {name: where for name, where in places.items() if len(where) > 1}
     assert not shared
+
+
+def code_lines(function):
+    """Number of lines of a function without its docstring."""
+    first = function.body[0]
+    has_docstring = ast.get_docstring(function, clean=False) is not None
+    docstring = first.end_lineno - first.lineno + 1 if has_docstring else 0
+    return function.end_lineno - function.lineno + 1 - docstring
+
+
+def test_most_modules_and_nearly_all_functions_are_short():
+    """As CONTRIBUTING.md says; a few of each hold one long idea."""
+    texts = [path.read_text("utf-8") for path in FILES]
+    long_modules = sum(len(text.splitlines()) >= 250 for text in texts)
+    functions = [
+        node
+        for text in texts
+        for node in ast.walk(ast.parse(text))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    ]
+    long_functions = sum(code_lines(function) >= 40 for function in functions)
+    assert long_modules < len(FILES) / 4
+    assert long_functions < len(functions) / 50
+
+
+def test_few_annotations_are_a_bare_any():
+    """``Any`` is for values of libraries without types; ``benchmarks/size.py`` counts the same."""
+    found = []
+    for node in (node for path in FILES for node in ast.walk(ast.parse(path.read_text("utf-8")))):
+        if isinstance(node, ast.arg | ast.AnnAssign):
+            found.append(node.annotation)
+        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            found.append(node.returns)
+    annotations = [annotation for annotation in found if annotation is not None]
+    bare = sum(getattr(annotation, "id", "") == "Any" for annotation in annotations)
+    assert bare < 0.03 * len(annotations)
