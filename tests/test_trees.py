@@ -362,6 +362,28 @@ def test_a_bag_serves_two_folds(monkeypatch):
     assert set(bags) <= pairs
 
 
+def test_many_folds_have_at_most_five_bags_each(monkeypatch):
+    X, y = steps(60)
+    folds = [Fold(*pair) for pair in KFold(20).split(X)]
+    bags, found = bags_of(monkeypatch, rows_of(X, y, folds=folds), folds, 7)
+    assert len(set(bags)) == len(bags) == 85  # one of five bags serves four folds
+    pairs = [set(fold.held_out.tolist()) for fold in folds]
+    assert sum(not bag & left_out for bag in bags for left_out in pairs) == 5 * 4 + 80 * 5
+    assert np.isfinite(found).all()
+
+
+def test_equal_rows_are_those_of_the_inputs_of_their_fold(monkeypatch):
+    X, y = steps(200)
+    folds = [Fold(*pair) for pair in KFold(5, shuffle=True, random_state=0).split(X)]
+    versions = np.stack([X] * 5)
+    versions[1, :8] = X[0]
+    data = rows_of(X, y, folds=folds)._replace(inputs=versions)
+    bags, _ = bags_of(monkeypatch, data, folds, 35)
+    left_out = [set.union(*map(set, bags[4 * i : 4 * i + 4])) for i in range(5)]
+    assert not left_out[1] & set(range(8))
+    assert left_out[0] & set(range(8))
+
+
 @pytest.mark.parametrize("kind", ["groups", "few folds", "time"])
 def test_other_folds_have_bags_of_their_own(monkeypatch, kind):
     X, y = steps(100)
@@ -401,6 +423,35 @@ def test_boosting_by_histograms_is_stored_as_it_predicts(monkeypatch):
     found = rows.forest_of([bag], np.array([0.0, 0.0, 1.0])).predict(X)
     np.testing.assert_allclose(found[200:], bag.predicted[2, 200:], rtol=0, atol=1e-6)
     assert np.mean((found[200:] - y[200:]) ** 2) < 0.2 * y.var()
+
+
+@pytest.mark.parametrize("many", [100, 4000])  # with and without histograms
+def test_rounded_inputs_have_the_same_predictions(monkeypatch, many):
+    monkeypatch.setattr("calipers.preprocessing._trees._MANY", many)
+    rng = np.random.default_rng(0)
+    days = rng.integers(0, 700, 400)
+    X = np.column_stack([rng.normal(size=400).round(1), 0.1 * days, np.cos(2 * np.pi * days / 7)])
+    y = X[:, 0] + (X[:, 2] > 0) + 0.1 * rng.normal(size=400)
+    rows = TreeRows.of(X, y)
+    bags = [rows.grow(np.flatnonzero(days % 5 != left), 10, 10, 1, (left,)) for left in range(5)]
+    forest = rows.forest_of(bags, np.array([0.5, 0.5, 0.5]))
+    rounded = X.astype(np.float32).astype(np.float64)
+    assert (rounded != X).any()
+    np.testing.assert_array_equal(forest.predict(rounded), forest.predict(X))
+
+
+def test_thresholds_halfway_between_values_leave_rows_in_their_leaves():
+    X, y = steps(300)
+    rows = TreeRows.of(X, y)
+    bag = rows.grow(np.arange(200), 10, 10, 1, (0,))
+    forest = rows.forest_of([bag], np.array([1.0, 0.0, 0.0]))
+    np.testing.assert_allclose(forest.predict(X)[200:], bag.predicted[0, 200:], rtol=0, atol=1e-6)
+    for feature, column in enumerate(rows.inputs.T):
+        values = np.unique(column)
+        middles = (values[1:].astype(np.float64) + values[:-1]) / 2
+        found = forest.number[forest.feature == feature]
+        assert found.size
+        assert np.abs(middles - found[:, None]).min(axis=1).max() < 1e-6
 
 
 def test_a_model_with_trees_is_stored(fitted, tmp_path):

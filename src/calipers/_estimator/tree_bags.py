@@ -1,7 +1,8 @@
 """Bags of trees: which rows each leaves out, and what its trees predict for them.
 
 Training rows are split into parts, and a bag grows on all of them but one part. If the folds split
-all rows, the rows that they hold out are the parts, and a bag that leaves out two serves two folds.
+all rows, the rows that they hold out are the parts, and a bag that leaves out two serves two folds;
+with very many folds, a part is the rows that several of them hold out.
 """
 
 from collections.abc import Sequence
@@ -18,7 +19,8 @@ from calipers.crossfit import Fold
 from calipers.preprocessing import Bag, Forest, TreeRows, smallest_leaf, weights_of_kinds
 
 _PARTS, _MAX_PARTS = 5, 10  # usual and largest number of parts
-_TORN = 0.1  # fraction of rows that folds may separate from others that belong with them
+_MAX_SEPARATED = 0.1  # fraction of rows that folds may separate from others that belong with them
+_MAX_SHARED = 11  # folds up to which bags of two parts are no more than five for each fold
 _KINDS = 7  # trees of all kinds for each tree of a forest
 FEW = 4000  # rows up to which trees cost little
 
@@ -56,17 +58,18 @@ def predictions_by_fold(
     """
     versions = [_tree_rows(data, X) for X in data.inputs[: len(folds)]]
     known = versions if len(versions) > 1 else versions * len(folds)
-    held_out, labels = [fold.held_out for fold in folds], known[0].labels
-    shared = _parts_of_folds(folds, labels)
     growing = []
-    for number, fold in enumerate(folds):
+    for number, (fold, rows) in enumerate(zip(folds, known, strict=True)):
         train = _without(fold.train, data.outliers)
+        shared = _parts_of_folds(folds, rows.labels)
         if shared is None:
-            parts = _random_parts(fold.train, labels, (data.seed, number))
+            parts = _random_parts(fold.train, rows.labels, (data.seed, number))
         else:
-            parts = [rows for i, rows in enumerate(held_out) if i != number]
+            step = len(folds) if len(folds) <= _MAX_SHARED else _PARTS
+            others = [[f.held_out for f in folds[i::step] if f is not fold] for i in range(step)]
+            parts = [np.concatenate(rows_of_part) for rows_of_part in others if rows_of_part]
             train = _without(train, shared[1])
-        growing.append(_Growing(known[number], train, parts))
+        growing.append(_Growing(rows, train, parts))
     # A training row is predicted by a single bag: where trees cost little, it has larger forests.
     forest = boosted = -(-trees // (_KINDS * _PARTS))
     if len(data.used) <= FEW:
@@ -123,10 +126,10 @@ def _parts_of_folds(
     number = np.repeat(np.arange(len(folds)), [len(fold.held_out) for fold in folds])
     _, first, label = np.unique(labels[rows], return_index=True, return_inverse=True)
     part = number[first[label]]
-    torn = rows[np.isin(label, label[part != number])]
-    if torn.size > _TORN * rows.size:
+    separated = rows[np.isin(label, label[part != number])]
+    if separated.size > _MAX_SEPARATED * rows.size:
         return None
-    return [rows[part == i] for i in range(len(folds))], torn
+    return [rows[part == i] for i in range(len(folds))], separated
 
 
 def _random_parts(rows: IntArray, labels: IntArray, seed: tuple[int, ...]) -> list[IntArray]:

@@ -20,7 +20,7 @@ left out, none of them negative: a correction has little weight if the target is
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -43,6 +43,7 @@ _MANY = 4000  # rows of a bag from which on boosted trees find splits by histogr
 _HISTOGRAMS = {"max_leaf_nodes": 31, "min_samples_leaf": 5, "early_stopping": False}
 _LEAVES = 2**20  # of all forests together, roughly, to bound what is stored
 _FEW_EQUAL = 4  # rows with equal inputs, up to which each is drawn separately
+_ROUNDING = 1e-6  # difference of values, relative to those above 1, that may come from rounding
 
 
 def inputs_per_split(inputs: int) -> int:
@@ -53,6 +54,22 @@ def inputs_per_split(inputs: int) -> int:
     """
     fraction, base, divisor = _FEATURES
     return int(np.ceil(min(fraction * inputs, base + inputs / divisor)))
+
+
+def _rounded(rows: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Rows in which values that differ only by rounding are equal.
+
+    A split between such values would send a row by another path in single precision.
+
+    >>> _rounded(np.array([[1.0], [3.0], [1.0000001], [1.01]], np.float32)).ravel().tolist()
+    [1.0, 3.0, 1.0, 1.0099999904632568]
+    """
+    rounded = np.empty_like(rows)
+    for column, to in zip(rows.T, rounded.T, strict=True):
+        values, inverse = np.unique(column, return_inverse=True)
+        apart = np.diff(values, prepend=-np.inf) > _ROUNDING * np.maximum(1, np.abs(values))
+        to[:] = values[apart][np.cumsum(apart)[inverse] - 1]
+    return rounded
 
 
 def _units(rows: NDArray[np.float32]) -> IntArray:
@@ -100,7 +117,7 @@ class TreeRows:
     ) -> Self:
         """Rows of inputs and standardised targets; ``groups`` are labels, if there are any."""
         center, scale = center_and_scale(X)
-        rows, y = standardised(X, center, scale), np.ascontiguousarray(y, np.float64)
+        rows, y = _rounded(standardised(X, center, scale)), np.ascontiguousarray(y, np.float64)
         labels = np.unique(_units(rows) if groups is None else groups, return_inverse=True)[1]
         return cls(rows, y, weights, labels, center, scale)
 
@@ -131,7 +148,11 @@ class TreeRows:
         return Bag([first, second, trees], parts, runs)
 
     def forest_of(self, bags: Sequence[Bag], weights: FloatArray) -> Forest:
-        """The trees of all bags, whose mean is the weighted sum of the kinds, a mean over bags."""
+        """The trees of all bags, whose mean is the weighted sum of the kinds, a mean over bags.
+
+        Thresholds are halfway between values of these rows. Many of those found on a bag are values
+        of other rows, which would take another path if they were rounded.
+        """
         trees: list[Tree] = []
         factors: list[float] = []
         for kind, weight in enumerate(weights):
@@ -140,7 +161,13 @@ class TreeRows:
                 trees += grown
                 factors += [weight / (len(grown) if kind < 2 else bag.runs)] * len(grown)
         total = np.asarray(factors) * len(trees) / len(bags)
-        return Forest.of(trees, self.center, self.scale, total)
+        forest = Forest.of(trees, self.center, self.scale, total)
+        number = forest.number.copy()
+        for feature, column in enumerate(self.inputs.T):
+            nodes, values = forest.feature == feature, np.unique(column)
+            above = np.searchsorted(values, number[nodes], side="right")
+            number[nodes] = values[above - 1] + (values[above] - values[above - 1]) / 2
+        return replace(forest, number=number)
 
 
 def smallest_leaf(rows: int, trees: int) -> int:
