@@ -283,6 +283,11 @@ class MultiTargetRegressor(RegressorMixin, BaseEstimator):
         return tags
 
 
+def models_of(model: IntervalRegressor | MultiTargetRegressor) -> list[IntervalRegressor]:
+    """Return the model of each target; a model of one target is its own."""
+    return model.models_ if isinstance(model, MultiTargetRegressor) else [model]
+
+
 def _targets(y: Any) -> list[Any]:
     """Columns of the targets, with their names."""
     import pandas as pd
