@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from calipers._checks import warn
+from calipers._checks import FloatArray, IntArray, warn
 from calipers._estimator.candidates import choose_shape
 from calipers._estimator.model import Model
 from calipers._estimator.together import Steps, Training
@@ -23,7 +23,7 @@ from calipers.bank import (
     Upgraded,
     around_zero,
 )
-from calipers.calibration import Calibrator, infinite_reason
+from calipers.calibration import infinite_reason
 from calipers.crossfit import Fold, OutOfFold, calibrate, leave_rows_out
 from calipers.distributions import Support, TargetMap
 from calipers.ensemble import Ensemble
@@ -136,34 +136,44 @@ def train_ensemble(
     if model.cv is None:
         return ensemble
     inputs = rows.inputs[: len(folds)]
-    if not ensemble.head.has_interval:
+    if ensemble.head.has_interval:
+        data = (inputs, rows.y, rows.weights, rows.groups)
+        ensemble, predictions = calibrated(
+            model, ensemble, held_out, folds, fold_of, *data, seed=rows.seed
+        )
+    else:
         points = [held_out.bank.predict(X)["point"] for X in inputs]
         predictions = OutOfFold.of_points(points, folds, fold_of, model.coverage)
-    else:
-        calibrations, predictions = calibrate(
-            held_out,
-            folds,
-            fold_of,
-            inputs,
-            rows.y,
-            rows.weights,
-            model.calibration,
-            groups=rows.groups,
-            seed=rows.seed,
-        )
-        support = rows.support if predictions is None else predictions.support
-        ensemble = replace(ensemble, calibrations=calibrations, support=support)
-        warn_of_infinite(model, calibrations)
     model._out_of_fold = predictions
     return ensemble
 
 
-def warn_of_infinite(model: Model, calibrations: Sequence[Calibrator]) -> None:
-    """Warn if there are too few rows for finite intervals of the model's coverage."""
+def calibrated(
+    model: Model,
+    ensemble: Ensemble,
+    held_out: Ensemble,
+    folds: Sequence[Fold],
+    fold_of: IntArray,
+    X: FloatArray,
+    y: FloatArray,
+    weights: FloatArray | None = None,
+    groups: IntArray | None = None,
+    *,
+    seed: int,
+) -> tuple[Ensemble, OutOfFold | None]:
+    """Calibrate the ensemble by the networks of ``held_out``, see ``crossfit.calibrate``.
+
+    Also returns the out-of-fold predictions. Warns if there are too few rows for finite intervals
+    of the model's coverage.
+    """
+    calibrations, predictions = calibrate(
+        held_out, folds, fold_of, X, y, weights, model.calibration, groups=groups, seed=seed
+    )
     last = calibrations[-1]
-    if model.unsupported != "inf" or last.supports(0.5 * (1.0 - model.coverage)):
-        return
-    warn(infinite_reason([model.coverage], last))
+    if model.unsupported == "inf" and not last.supports(0.5 * (1.0 - model.coverage)):
+        warn(infinite_reason([model.coverage], last))
+    support = ensemble.support if predictions is None else predictions.support
+    return replace(ensemble, calibrations=calibrations, support=support), predictions
 
 
 def ensemble_of(

@@ -22,7 +22,7 @@ from sklearn.utils import check_random_state
 
 from calipers._checks import Float32Array, FloatArray
 from calipers._estimator.candidates import FOLDS, choose_shape, has_choice
-from calipers._estimator.fitting import ensemble_of, warn_of_infinite
+from calipers._estimator.fitting import calibrated, ensemble_of
 from calipers._estimator.model import Model
 from calipers._estimator.shares import WorkerShares
 from calipers._estimator.together import report_time, run_fit, train_in_time
@@ -30,7 +30,7 @@ from calipers._estimator.training_rows import TrainingRows, note_far_targets, re
 from calipers._outliers import outlier_limits, outlying_targets
 from calipers.bank import Bank, Plan, Program, ShardWriter, Table, scaled_inputs, spawn_seeds
 from calipers.cluster import is_lazy
-from calipers.crossfit import Fold, calibrate
+from calipers.crossfit import Fold
 from calipers.distributions import Support, TargetMap, refuse_outside
 from calipers.ensemble import Ensemble
 from calipers.preprocessing import Column, DataError
@@ -256,12 +256,7 @@ def _calibrated(
         return ensemble
     fold = Fold(np.arange(0), np.arange(len(y)))
     fold_of = np.zeros(len(ensemble.bank), dtype=np.intp)
-    calibrations, predictions = calibrate(
-        ensemble, [fold], fold_of, X, y, None, model.calibration, seed=seed
-    )
-    warn_of_infinite(model, calibrations)
-    support = ensemble.support if predictions is None else predictions.support
-    return replace(ensemble, calibrations=calibrations, support=support)
+    return calibrated(model, ensemble, ensemble, [fold], fold_of, X, y, seed=seed)[0]
 
 
 def _encoded(
