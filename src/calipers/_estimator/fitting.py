@@ -17,6 +17,7 @@ from calipers.bank import (
     Bank,
     BankPoints,
     ColumnPoints,
+    Plan,
     Points,
     Program,
     Table,
@@ -93,6 +94,36 @@ def _without(fold: Fold, rows: NDArray[np.intp]) -> Fold:
     return fold._replace(train=kept) if kept.size else fold
 
 
+def _plans(
+    model: Model,
+    program: Program,
+    rows: TrainingRows,
+    fold_of: NDArray[np.intp],
+    previous: Bank | None,
+) -> list[Plan]:
+    """Return the plans of the networks of all folds, which train on no gross errors.
+
+    If folds leave rows out, these networks calibrate; others, trained on all rows, predict, and
+    their plans come last.
+    """
+    cleaned = [_without(fold, rows.outliers) for fold in rows.folds]
+    trainings = [([cleaned[i] for i in fold_of], fold_of, rows.seed)]
+    if leave_rows_out(rows.folds):
+        whole = _without(Fold(rows.used, rows.used[:0]), rows.outliers)
+        last = np.full(model.n_networks, len(rows.folds))
+        trainings.append(([whole] * model.n_networks, last, rows.seed + 1))
+    options: dict[str, Any] = {
+        "batch_size": batch_size_of(model, len(rows.used)),
+        "previous": previous,
+        "smooth": getattr(program.network, "smooth", False),
+    }
+    return [
+        plan
+        for members, versions, seed in trainings
+        for plan in rows.plans(model, members, versions, seed, **options)
+    ]
+
+
 def train_ensemble(
     model: Model,
     program: Program,
@@ -106,23 +137,7 @@ def train_ensemble(
     """Train the networks of all folds in turn, around the predictions of ``source`` if given."""
     folds = rows.folds
     fold_of = np.arange(model.n_networks) % len(folds)
-    cleaned = [_without(fold, rows.outliers) for fold in folds]
-    trainings = [([cleaned[i] for i in fold_of], fold_of, rows.seed)]
-    if leave_rows_out(folds):
-        # These networks calibrate; others, trained on all rows, predict.
-        whole = _without(Fold(rows.used, rows.used[:0]), rows.outliers)
-        last = np.full(model.n_networks, len(folds))
-        trainings.append(([whole] * model.n_networks, last, rows.seed + 1))
-    options: dict[str, Any] = {
-        "batch_size": batch_size_of(model, len(rows.used)),
-        "previous": previous,
-        "smooth": getattr(program.network, "smooth", False),
-    }
-    plans = [
-        plan
-        for members, versions, seed in trainings
-        for plan in rows.plans(model, members, versions, seed, **options)
-    ]
+    plans = _plans(model, program, rows, fold_of, previous)
     if source is not None:
         plans = [around_zero(plan, table) for plan in plans]
     trained = yield Training(program, table, plans)
