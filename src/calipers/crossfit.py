@@ -285,18 +285,9 @@ def calibrate(
     matched, rng = replace(ensemble, support=support), np.random.default_rng(seed)
     target = matched.latent_targets(dist, y[rows], rng)
     once, first = np.unique(rows, return_index=True)
-    log_widths: Callable[[], FloatArray] | None = None
-    # Pools need, for each row, other folds that were trained on it: a single fold has none, and if
-    # folds leave rows out, some other folds were not trained on the row.
-    if len(fold_of) >= 2 * len(folds) > 2 and not leave_rows_out(folds):
-        with joblib.parallel_config("threading", n_jobs=ensemble.n_jobs):
-            pools = unseen_pools(mixture, target, fold_of, row_folds)
-        scores = pools.scores.reshape(-1, len(rows))
-        log_widths = partial(pool_widths, pools, mixture, fold_of, row_folds)
-    else:
-        scores = normal_scores(dist, target)
-        if len(folds) == 1 and groups is None and row_weights is None:
-            log_widths = partial(log_width, dist)
+    plain = groups is None and row_weights is None
+    parts = (mixture, dist, target, folds, fold_of, row_folds)
+    scores, log_widths = _scores(*parts, plain=plain, n_jobs=ensemble.n_jobs)
     unit = rows if groups is None else groups[rows]
     learned = CALIBRATIONS[kind].from_rows(
         CalibrationRows(scores, dist, inputs, unit, row_weights, log_widths=log_widths)
@@ -314,3 +305,31 @@ def calibrate(
         scale,
     )
     return learned, predictions
+
+
+def _scores(
+    mixture: SplitNormalMixture,
+    dist: SplitNormalMixture,
+    target: FloatArray,
+    folds: Sequence[Fold],
+    fold_of: IntArray,
+    row_folds: IntArray,
+    *,
+    plain: bool,
+    n_jobs: int | None,
+) -> tuple[FloatArray, Callable[[], FloatArray] | None]:
+    """Return normal scores of held-out targets, and a function that returns their log widths.
+
+    Where there are enough folds, each row has scores by pools of networks that were not trained on
+    it. The function is None if calibration cannot depend on widths; ``plain`` says that rows have
+    neither groups nor weights.
+    """
+    # Pools need, for each row, other folds that were trained on it: a single fold has none, and if
+    # folds leave rows out, some other folds were not trained on the row.
+    if len(fold_of) >= 2 * len(folds) > 2 and not leave_rows_out(folds):
+        with joblib.parallel_config("threading", n_jobs=n_jobs):
+            pools = unseen_pools(mixture, target, fold_of, row_folds)
+        log_widths = partial(pool_widths, pools, mixture, fold_of, row_folds)
+        return pools.scores.reshape(-1, len(target)), log_widths
+    scores = normal_scores(dist, target)
+    return scores, partial(log_width, dist) if len(folds) == 1 and plain else None
