@@ -25,12 +25,13 @@ from calipers.calibration import (
     unseen_pools,
 )
 from calipers.distributions import (
-    ObservedDistribution,
+    Distribution,
     SplitNormalMixture,
     Support,
     TargetMap,
-    TransformedMixture,
     match_atoms,
+    mean_of,
+    on_target_scale,
 )
 from calipers.ensemble import Ensemble
 
@@ -194,15 +195,13 @@ class OutOfFold:
         return f"<{type(self).__name__}: {len(self.rows):,} of {len(self.point):,} rows held out>"
 
     @cached_property
-    def calibrated(self) -> CalibratedMixture | TransformedMixture | ObservedDistribution:
+    def calibrated(self) -> Distribution:
         """Distributions of ``rows``, calibrated on these rows themselves.
 
         Fewer networks predict these rows than new ones, so that the calibration of the model, which
         is for all networks together, would make the intervals too narrow.
         """
-        scale, dist = self.target_map, self._on_network_scale
-        latent = dist if scale is None else TransformedMixture(dist, scale)
-        return latent if self.support.is_line else ObservedDistribution(latent, self.support)
+        return on_target_scale(self._on_network_scale, self.target_map, self.support)
 
     @property
     def levels(self) -> FloatArray:
@@ -292,8 +291,8 @@ def calibrate(
     learned = CALIBRATIONS[kind].from_rows(
         CalibrationRows(scores, dist, inputs, unit, row_weights, log_widths=log_widths)
     )
-    dist, scale, point = dist[first], ensemble.target_map, np.full(len(y), np.nan)
-    point[once] = ensemble.within_bounds(dist.mean if scale is None else scale.mean(dist))
+    dist, point = dist[first], np.full(len(y), np.nan)
+    point[once] = ensemble.within_bounds(mean_of(dist, ensemble.target_map))
     predictions = OutOfFold(
         point,
         ensemble.coverage,
@@ -302,7 +301,7 @@ def calibrate(
         target[first],
         None if row_weights is None else row_weights[first],
         support,
-        scale,
+        ensemble.target_map,
     )
     return learned, predictions
 

@@ -28,20 +28,18 @@ from calipers.calibration import (
 )
 from calipers.distributions import (
     Distribution,
-    ObservedDistribution,
     SplitNormalMixture,
     Support,
     TargetMap,
-    TransformedMixture,
     latent_targets,
+    mean_of,
+    on_target_scale,
     refuse_outside,
 )
 from calipers.heads import Head, Values
 from calipers.prediction import Forward, Prediction, Query
 
 __all__ = ["Ensemble"]
-
-LatentDistribution = NetworkDistribution | TransformedMixture
 
 _BLOCK = 2**13  # rows predicted at a time, which bounds memory and gives every thread some work
 _ANY = 2**31  # calibration rows of a model without calibration, which supports every coverage
@@ -125,9 +123,9 @@ class Ensemble:
 
         Raises ``ValueError`` if the aggregation gives bounds and no distribution.
         """
-        return self._observed(self.latent(X))
+        return on_target_scale(self.calibrated(X), self.target_map, self.support)
 
-    def latent(self, X: FloatArray) -> LatentDistribution:
+    def latent(self, X: FloatArray) -> Distribution:
         """Predictive distribution before values are clipped to bounds or rounded."""
         return self.on_own_scale(self.calibrated(X))
 
@@ -135,9 +133,9 @@ class Ensemble:
         """Calibrated distribution on the scale on which the networks predict."""
         return self._calibrated(self.mixture(X), X)
 
-    def on_own_scale(self, dist: NetworkDistribution) -> LatentDistribution:
+    def on_own_scale(self, dist: NetworkDistribution) -> Distribution:
         """Transform the prediction of the networks to the target's own scale."""
-        return dist if self.target_map is None else TransformedMixture(dist, self.target_map)
+        return on_target_scale(dist, self.target_map)
 
     def scores(
         self, dist: NetworkDistribution, y: FloatArray, rng: np.random.Generator
@@ -214,9 +212,6 @@ class Ensemble:
             return point
         return np.clip(point, *self.support.ends)
 
-    def _observed(self, dist: LatentDistribution) -> Distribution:
-        return dist if self.support.is_line else ObservedDistribution(dist, self.support)
-
     def mixture(self, X: FloatArray) -> SplitNormalMixture:
         """Predictive distribution of each row before calibration, on the networks' scale."""
         self._needs_distribution("a distribution")
@@ -243,16 +238,16 @@ class Ensemble:
         if mixture is None:
             points = values["point"]
         else:
-            density = mixture.by_network
-            points = density.mean if self.target_map is None else self.target_map.mean(density)
+            points = mean_of(mixture.by_network, self.target_map)
         point = sum_members(points) / len(points)
         checks.finite("the prediction of the networks", point)
         point = self.within_bounds(point)
         if self.gives_distribution:
             mixture = self._mixture(values) if mixture is None else mixture
-            latent = self.on_own_scale(self._calibrated(mixture, X))
-            point = self.within_bounds(point + self._moved(mixture, X, latent))
-            return Forward(self.coverage, point, dist=self._observed(latent))
+            calibrated = self._calibrated(mixture, X)
+            point = self.within_bounds(point + self._moved(mixture, X, calibrated))
+            dist = on_target_scale(calibrated, self.target_map, self.support)
+            return Forward(self.coverage, point, dist=dist)
         if not self.head.has_interval:
             return Forward(self.coverage, point)
         bounds = self._aggregation(*self._members(values), coverage=self.coverage)
@@ -268,14 +263,14 @@ class Ensemble:
         return dist
 
     def _moved(
-        self, mixture: SplitNormalMixture, X: FloatArray, dist: LatentDistribution
+        self, mixture: SplitNormalMixture, X: FloatArray, dist: NetworkDistribution
     ) -> FloatArray | float:
         """Shift of the medians by online learning, which point predictions follow."""
         if not self.calibrations or not isinstance(self.calibrations[-1], AdaptiveCoverage):
             return 0.0
         fixed = replace(self, calibrations=self.calibrations[:-1])
         before = self.on_own_scale(fixed._calibrated(mixture, X))
-        return dist.ppf(0.5) - before.ppf(0.5)
+        return self.on_own_scale(dist).ppf(0.5) - before.ppf(0.5)
 
     def _mixture(self, values: Values) -> SplitNormalMixture:
         density = self.head.mixture(values)
@@ -292,10 +287,9 @@ class Ensemble:
             return Interval(**values)
         density = mixture.by_network
         lower, upper = density.interval(self.coverage)
-        if self.target_map is None:
-            return Interval(lower, density.mean, upper)
-        scale = self.target_map
-        return Interval(scale.back(lower), scale.mean(density), scale.back(upper))
+        if self.target_map is not None:
+            lower, upper = self.target_map.back(lower), self.target_map.back(upper)
+        return Interval(lower, mean_of(density, self.target_map), upper)
 
     def check(self, query: Query) -> None:
         """Raise ValueError if a query cannot be answered, before any network runs."""
