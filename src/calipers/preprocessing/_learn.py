@@ -61,7 +61,7 @@ def learn(
         detected = kinds.DetectedKind(kind)
     if detected.kind == "text" or (detected.kind == "identifier" and detected.texts):
         texts = detected.texts or kinds.Texts.of(series)
-        if words := frequent_words(texts.levels.to_pylist(), texts.counts, min_frequency):
+        if words := frequent_words(texts.word_places, texts.counts, min_frequency):
             return _text(texts, name, words)
         detected = detected._replace(kind="identifier", note=detected.note or _NO_WORDS)
     if detected.kind == "identifier":
@@ -264,7 +264,7 @@ def _category(
     rare = digests(level for level, _ in ranked[len(levels) :])
     words: list[str] = []
     if kept < len(ranked) and texts.counts.mean() < _FEW_ROWS:
-        words = frequent_words(texts.levels.to_pylist(), texts.counts, min_frequency)
+        words = frequent_words(texts.word_places, texts.counts, min_frequency)
         note += f"; inputs for {counted(len(words), 'word')} in them" if words else ""
     encoder = CategoryEncoder(levels, counts, kept, missing, rare, words=words)
     column = Column(name, "category", categories=tuple(levels[:kept]), missing=missing, note=note)
