@@ -28,6 +28,7 @@ from calipers.calibration import infinite_reason
 from calipers.crossfit import Fold, OutOfFold, calibrate, leave_rows_out
 from calipers.distributions import Support, TargetMap
 from calipers.ensemble import Ensemble
+from calipers.networks import traits
 from calipers.training import batch_size_of, make_program
 
 
@@ -115,7 +116,7 @@ def _plans(
     options: dict[str, Any] = {
         "batch_size": batch_size_of(model, len(rows.used)),
         "previous": previous,
-        "smooth": getattr(program.network, "smooth", False),
+        "smooth": traits(program.network).smooth,
     }
     return [
         plan

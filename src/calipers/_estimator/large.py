@@ -33,6 +33,7 @@ from calipers.cluster import is_lazy
 from calipers.crossfit import Fold
 from calipers.distributions import Support, TargetMap, refuse_outside
 from calipers.ensemble import Ensemble
+from calipers.networks import traits
 from calipers.preprocessing import Column, DataError
 from calipers.rowblocks import RowBlocks, Sample
 from calipers.training import check_parameters, make_program, make_settings
@@ -191,7 +192,7 @@ def _shape(model: Model, data: TrainingRows, count: int, total: int) -> tuple[Pr
         rows = data.encoded_by_fold(data.split(FOLDS, FOLDS), data.seed)
     program, target_map = run_fit(model, choose_shape(model, program, rows))
     target = data.target if target_map is None else target_map.forward(data.target)
-    clips = getattr(program.network, "clips_inputs", False)
+    clips = traits(program.network).clips_inputs
     table = Table.from_arrays(data.X, target, robust=clips)
     return program, Scale(table, target_map, ordinary)
 
@@ -237,7 +238,7 @@ def _trained(
             program.batch_size,
             stops=bool(len(shards.validation)),
             shards=scratch.shards,
-            smooth=getattr(program.network, "smooth", False),
+            smooth=traits(program.network).smooth,
         )
         plans = [
             Plan(seed, shards.train, validation=shards.validation, settings=settings)

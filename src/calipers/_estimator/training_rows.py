@@ -20,6 +20,7 @@ from calipers._outliers import FAR_TARGETS, outlying_targets
 from calipers.bank import Plan, Program, Scaling, Table
 from calipers.crossfit import Fold, leave_rows_out, make_folds
 from calipers.distributions import Support, TargetMap, learn_support, refuse_outside
+from calipers.networks import traits
 from calipers.preprocessing import (
     TargetEncoding,
     describe_numbers,
@@ -173,7 +174,7 @@ def make_table(
     target = rows.target
     if target_map is not None:  # that of an earlier fit may not reach down to all targets
         target = np.maximum(target_map.forward(target), target_map.low)
-    robust = getattr(program.network, "clips_inputs", False)
+    robust = traits(program.network).clips_inputs
     return Table.from_arrays(rows.table_inputs, rows.in_table(target), units, robust=robust)
 
 

@@ -23,7 +23,7 @@ from calipers.bank._clock import Clock
 from calipers.bank._lanes import MEASURES, Lanes, PyTree, RowIndex, Scaling, Settings, State
 from calipers.bank._program import SEGMENT, Program
 from calipers.bank._shared_rows import Plan, Table
-from calipers.networks import ROWS_FOR_KNOTS
+from calipers.networks import ROWS_FOR_KNOTS, traits
 
 _SEGMENT_SECONDS = 0.5  # target duration of a segment
 _MAX_WAIT = 30.0  # seconds to wait for work that cannot be interrupted, such as compiling
@@ -179,7 +179,7 @@ class _OccupiedLanes:
         idle_plan = Plan(0, np.empty(0, int), settings=Settings(epochs=0))
         unit = Scaling(np.zeros(program.in_size), np.ones(program.in_size), 0.0, 1.0)
         self.defaults = program.objective().numbers()
-        self.knots = getattr(program.network, "knots", lambda inputs: None)
+        self.knots = traits(program.network).knots
         no_knots = self.knots(np.empty((0, program.in_size)))
         idle = _lane(idle_plan, unit, shape, self.defaults, no_knots)
         self.lanes: Lanes = jax.tree.map(lambda leaf: np.stack([leaf] * shape.lanes), idle)
