@@ -26,7 +26,13 @@ from calipers._estimator.fitting import calibrated, ensemble_of
 from calipers._estimator.model import Model
 from calipers._estimator.shares import WorkerShares
 from calipers._estimator.together import report_time, run_fit, train_in_time
-from calipers._estimator.training_rows import TrainingRows, note_far_targets, read_rows
+from calipers._estimator.training_rows import (
+    NAMED,
+    TrainingRows,
+    make_table,
+    note_far_targets,
+    read_rows,
+)
 from calipers._outliers import outlier_limits, outlying_targets
 from calipers.bank import Bank, Plan, Program, ShardWriter, Table, scaled_inputs, spawn_seeds
 from calipers.cluster import is_lazy
@@ -41,7 +47,6 @@ from calipers.training import check_parameters, make_program, make_settings
 _SAMPLE = 170_000  # rows in memory, at most
 _CALIBRATION, _VALIDATION = 0.3, 0.12  # fractions of the sample
 _MIN_ROWS = 1000  # rows to learn the encoding from, if there are that many
-_NAMED = 10  # rows that a warning lists
 
 
 class Scale(NamedTuple):
@@ -84,7 +89,7 @@ class BlockSummary(NamedTuple):
             np.minimum(self.low, other.low),
             np.maximum(self.high, other.high),
             self.outlier_count + other.outlier_count,
-            sorted(self.outliers + other.outliers)[:_NAMED],
+            sorted(self.outliers + other.outliers)[:NAMED],
         )
 
 
@@ -191,9 +196,7 @@ def _shape(model: Model, data: TrainingRows, count: int, total: int) -> tuple[Pr
     if has_choice(model, program, data.target):
         rows = data.encoded_by_fold(data.split(FOLDS, FOLDS), data.seed)
     program, target_map = run_fit(model, choose_shape(model, program, rows))
-    target = data.target if target_map is None else target_map.forward(data.target)
-    clips = traits(program.network).clips_inputs
-    table = Table.from_arrays(data.X, target, robust=clips)
+    table = make_table(program, data._replace(inputs=data.X[None]), target_map)
     return program, Scale(table, target_map, ordinary)
 
 
@@ -276,7 +279,7 @@ def _encoded(
     except ValueError as error:
         raise _placed(error, numbers) from None
     outside = (y < scale.ordinary[0]) | (y > scale.ordinary[1])
-    outliers = numbers[outside][:_NAMED].tolist()
+    outliers = numbers[outside][:NAMED].tolist()
     ends = (float(y.min()), float(y.max()))
     low, high = X.min(axis=0), X.max(axis=0)
     seen = BlockSummary(support.widened(y), ends, low, high, int(outside.sum()), outliers)

@@ -29,7 +29,7 @@ from calipers.preprocessing import (
 )
 from calipers.training import check_parameters, make_plans
 
-_NAMED = 10  # rows that a warning lists
+NAMED = 10  # rows that a warning lists
 
 
 class TrainingRows(NamedTuple):
@@ -186,13 +186,13 @@ def mark_outliers(model: Model, rows: TrainingRows) -> TrainingRows:
         return rows
     ordinary = rows.y[np.setdiff1d(rows.used, outliers)]
     count = len(outliers)
-    shown = ", ".join(f"{row} ({rows.y[row]:g})" for row in outliers[:_NAMED])
-    more = "" if count <= _NAMED else f" and {count - _NAMED} more"
+    shown = ", ".join(f"{row} ({rows.y[row]:g})" for row in outliers[:NAMED])
+    more = "" if count <= NAMED else f" and {count - NAMED} more"
     where = (
         f"row{'' if count == 1 else 's'} {shown}{more} (from 0), while the others lie between "
         f"{ordinary.min():g} and {ordinary.max():g}"
     )
-    note_far_targets(model, count, outliers[:_NAMED].tolist(), where)
+    note_far_targets(model, count, outliers[:NAMED].tolist(), where)
     return rows
 
 
