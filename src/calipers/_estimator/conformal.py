@@ -7,12 +7,11 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.utils.validation import _check_sample_weight
 
-from calipers._checks import FloatArray, refuse_masked
+from calipers._checks import FloatArray
 from calipers._estimator.inputs import Inputs
 from calipers._estimator.model import Model
-from calipers._estimator.row_labels import group_labels
+from calipers._estimator.row_labels import checked_weights, group_labels
 from calipers._text import did_you_mean
 from calipers.calibration import (
     CALIBRATIONS,
@@ -133,10 +132,7 @@ def _weights(
         return np.asarray(row_weight(X))
     if labels is not None:
         return 1.0 / np.bincount(labels)[labels]
-    if sample_weight is None:
-        return None
-    refuse_masked("sample_weight", sample_weight)
-    return _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+    return None if sample_weight is None else checked_weights(sample_weight, X)
 
 
 def find_subgroups(

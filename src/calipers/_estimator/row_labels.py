@@ -1,10 +1,11 @@
-"""Read targets as numbers, and labels of groups."""
+"""Read targets as numbers, weights, and labels of groups."""
 
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import check_consistent_length, column_or_1d
+from sklearn.utils.validation import _check_sample_weight
 
 from calipers import preprocessing
 from calipers._checks import MAX_TARGET, FloatArray, IntArray, refuse_masked
@@ -74,6 +75,12 @@ def check_size(y: FloatArray) -> None:
             f"y must have a range of at least {_MIN_RANGE:g}, got {y.min():g} to {y.max():g}: give "
             "it in another unit"
         )
+
+
+def checked_weights(sample_weight: ArrayLike, X: ArrayLike) -> FloatArray:
+    """Return the weights of the rows of ``X`` as finite numbers, none of them negative."""
+    refuse_masked("sample_weight", sample_weight)
+    return _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
 
 
 def group_labels(groups: ArrayLike, rows: ArrayLike) -> IntArray:

@@ -9,13 +9,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import _check_sample_weight
 
 from calipers import storage
-from calipers._checks import FloatArray, refuse_masked, warn
+from calipers._checks import FloatArray, warn
 from calipers._estimator.inputs import learn_inputs
 from calipers._estimator.model import Model
-from calipers._estimator.row_labels import group_labels
+from calipers._estimator.row_labels import checked_weights, group_labels
 from calipers._outliers import FAR_TARGETS, outlying_targets
 from calipers.bank import Plan, Program, Scaling, Table
 from calipers.crossfit import Fold, leave_rows_out, make_folds
@@ -229,8 +228,7 @@ def _support(model: Model, y: FloatArray, used: NDArray[np.intp]) -> Support:
 
 def _weights(X: ArrayLike, sample_weight: ArrayLike) -> FloatArray | None:
     """Scale weights to mean 1 over the rows of positive weight; None if all are equal."""
-    refuse_masked("sample_weight", sample_weight)
-    weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+    weights = checked_weights(sample_weight, X)
     if not weights.any():
         raise ValueError("sample_weight must be positive for at least one row, got zeros only")
     if np.all(weights == weights[0]):
