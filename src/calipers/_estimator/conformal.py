@@ -22,6 +22,7 @@ from calipers.calibration import (
     DensityRatio,
     NetworkDistribution,
     Subgroups,
+    effective_rows,
     rows_needed,
 )
 from calipers.ensemble import Ensemble
@@ -72,8 +73,7 @@ def conformal_ensemble(
             f"calibration={model.calibration!r} takes no weights of new rows, as row_weight and "
             "shifted_to give"
         )
-    effective = float(getattr(learned[-1], "n_effective", len(y)))
-    about: dict[str, Any] = {"rows": len(y), "effective_rows": effective}
+    about: dict[str, Any] = {"rows": len(y), "effective_rows": float(effective_rows(learned[-1]))}
     if labels is not None:
         about["groups"] = len(np.unique(labels))
     if shifted_to is not None and weights is not None:

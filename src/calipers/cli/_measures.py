@@ -12,7 +12,7 @@ from calipers import _schema as schema, metrics
 from calipers._checks import FloatArray
 from calipers._evaluation import LabelledPrediction, predict_labelled
 from calipers._text import counted, few_digits, listed
-from calipers.calibration import RowCount, infinite_reason, rows_needed
+from calipers.calibration import RowCount, effective_rows, infinite_reason, rows_needed
 from calipers.cli._printing import print_rows
 from calipers.multitarget import MultiTargetRegressor, models_of
 from calipers.regressor import IntervalRegressor
@@ -121,7 +121,7 @@ def unbounded(
                 "coverages": infinite,
                 "rows_needed": [rows_needed(c) for c in infinite],
                 "rows": calibration.n_rows,
-                "effective_rows": getattr(calibration, "n_effective", calibration.n_rows),
+                "effective_rows": effective_rows(calibration),
             }
     return None
 
