@@ -73,15 +73,30 @@ def conformal_ensemble(
             f"calibration={model.calibration!r} takes no weights of new rows, as row_weight and "
             "shifted_to give"
         )
-    about: dict[str, Any] = {"rows": len(y), "effective_rows": float(effective_rows(learned[-1]))}
-    if labels is not None:
-        about["groups"] = len(np.unique(labels))
-    if shifted_to is not None and weights is not None:
-        about["largest_ratio"] = float(weights.max())
-    if isinstance(learned[-1], CalibrationBy):
-        place = learned[-1].place
-        about |= {"kinds": len(place), "kinds_with_a_guarantee": int((place > 0).sum())}
+    ratio = weights if shifted_to is not None else None
+    about = _summary(learned[-1], len(y), labels, ratio)
     return replace(base, calibrations=(*base.calibrations, *learned)), about
+
+
+def _summary(
+    learned: Calibrator,
+    rows: int,
+    groups: NDArray[np.intp] | None,
+    ratio: FloatArray | None,
+) -> dict[str, Any]:
+    """Return what is recorded of a calibration on ``rows`` rows, as plain JSON.
+
+    ``ratio`` is that of the densities of new rows and these, if it was learned.
+    """
+    about: dict[str, Any] = {"rows": rows, "effective_rows": float(effective_rows(learned))}
+    if groups is not None:
+        about["groups"] = len(np.unique(groups))
+    if ratio is not None:
+        about["largest_ratio"] = float(ratio.max())
+    if isinstance(learned, CalibrationBy):
+        place = learned.place
+        about |= {"kinds": len(place), "kinds_with_a_guarantee": int((place > 0).sum())}
+    return about
 
 
 @dataclass(frozen=True)
