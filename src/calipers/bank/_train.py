@@ -137,20 +137,14 @@ def _run_all(
     threads = getattr(backend, "supports_sharedmem", False)  # other processes see no callback
     devices = training_devices(jobs) if threads else [None]
     jobs = max(jobs, len(devices))
-    rows, validation, networks = map(max, room, room_of(plans))
-    lanes = lane_count(program, -(-networks // len(devices)), rows)
-    shape = Shape(lanes, padded(rows), padded(validation))
-    groups = _groups(plans, lanes, jobs)
+    shape, groups = _layout(program, plans, room, len(devices), jobs)
     report = report or (lambda _: None)
     watch = Observer(report, jobs) if threads else None
     at_a_time = jobs
     in_turns = not table.streams  # each chunk of a streamed table holds two shards in memory
     if in_turns and threads and jobs > 1 and len(devices) == 1 and jax.default_backend() == "cpu":
         at_a_time = min(max(jobs, len(groups)), 2 * jobs)  # so that no core is idle
-    rounds = [-(-(len(groups) - number) // at_a_time) for number in range(len(groups))]
-    dues: list[tuple[Clock, float]] = [(clock, 1 / remaining) for remaining in rounds]
-    if not threads and groups:
-        dues = [(Clock(clock.seconds / rounds[0]), 1.0)] * len(groups)
+    clocks = _clocks(clock, len(groups), at_a_time, threads)
     chunks = [[plans[i] for i in group] for group in groups]
     work: Callable[..., Any] = _chunk
     arguments: list[tuple[Any, ...]] = [(program, table, chunk) for chunk in chunks]
@@ -158,9 +152,9 @@ def _run_all(
         work, arguments = _remote_chunk, _sent(program, table, chunks, sender(backend, table))
     tasks = (
         joblib.delayed(work)(
-            *first, shape, largest_loss, watch, due, examine, devices[i % len(devices)]
+            *first, shape, largest_loss, watch, clock_share, examine, devices[i % len(devices)]
         )
-        for i, (first, due) in enumerate(zip(arguments, dues, strict=True))
+        for i, (first, clock_share) in enumerate(zip(arguments, clocks, strict=True))
     )
     trained: dict[int, Trained] = {}
     failed = np.zeros(len(plans), dtype=bool)
@@ -187,6 +181,26 @@ def room_of(plans: Sequence[Plan]) -> tuple[int, int, int]:
     """Return the ``room`` that ``train`` needs for these plans."""
     rows, validation = max(len(p.rows) for p in plans), max(len(p.validation) for p in plans)
     return rows, validation, len(plans)
+
+
+def _layout(
+    program: Program, plans: list[Plan], room: tuple[int, int, int], devices: int, jobs: int
+) -> tuple[Shape, list[AnyIntArray]]:
+    """Return the shape to compile a program for, and the groups of plans that share its lanes."""
+    rows, validation, networks = map(max, room, room_of(plans))
+    lanes = lane_count(program, -(-networks // devices), rows)
+    return Shape(lanes, padded(rows), padded(validation)), _groups(plans, lanes, jobs)
+
+
+def _clocks(clock: Clock, groups: int, at_a_time: int, threads: bool) -> list[tuple[Clock, float]]:
+    """Return the clock of each group, and the fraction of the time left on it that is the group's.
+
+    Groups in other processes cannot share a clock, and have equal times.
+    """
+    rounds = [-(-(groups - number) // at_a_time) for number in range(groups)]
+    if not threads and groups:
+        return [(Clock(clock.seconds / rounds[0]), 1.0)] * groups
+    return [(clock, 1 / remaining) for remaining in rounds]
 
 
 def _groups(plans: list[Plan], lanes: int, jobs: int) -> list[AnyIntArray]:
@@ -234,14 +248,14 @@ def _chunk(
     shape: Shape,
     largest_loss: float,
     watch: Observer | None,
-    due: tuple[Clock, float],
+    clock_share: tuple[Clock, float],
     examine: Examine | None,
     device: jax.Device | None = None,
 ) -> tuple[list[Trained], BoolArray]:
     """Train some plans within a fraction of the time left on a clock; also return which failed."""
     placed = nullcontext() if device is None else jax.default_device(device)
     with placed, nullcontext() if watch is None else watch.running():
-        trained = run(program, table, plans, shape, watch, *due)
+        trained = run(program, table, plans, shape, watch, *clock_share)
         bank = _collect(program, table, plans, trained, np.zeros(len(plans), np.int64))
         failed = _failed(bank, table, plans, trained, largest_loss)
         if examine is not None:
