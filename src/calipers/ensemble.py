@@ -94,7 +94,7 @@ class Ensemble:
 
         def of_block(rows: slice) -> Prediction:
             block_query = query if at is None else replace(query, at=at[rows])
-            return self._forward(X[rows]).answer(block_query)
+            return self._forward(X[rows]).prediction(block_query)
 
         return Prediction.concatenate(self._blocks(of_block, len(X)))
 
@@ -112,7 +112,7 @@ class Ensemble:
             self.check(query)
             ends = np.cumsum([rows for rows, _ in group]).tolist()
             part = forward if ends[-1] == len(X) else forward[start : start + ends[-1]]
-            joint = part.answer(query)
+            joint = part.prediction(query)
             single = len(ends) == 1
             predictions += [joint] if single else [joint[i:j] for i, j in pairwise([0, *ends])]
             start += ends[-1]
@@ -152,22 +152,24 @@ class Ensemble:
         X: FloatArray,
         y: FloatArray,
         delay: int = 0,
-        made_by: "Sequence[Ensemble] | None" = None,
+        predicted_by: "Sequence[Ensemble] | None" = None,
     ) -> tuple["Ensemble", Learned]:
         """Learn online from the targets of rows in time order.
 
         Each row counts as predicted by the ensemble as it was ``delay`` rows earlier, or by its
-        ensemble in ``made_by``, an earlier one of this stream. Returns the ensemble for the rows
-        that come next, with an ``AdaptiveCoverage`` as its last calibration, and what was predicted
-        for each row before its target was known. Raises ``ValueError`` if the aggregation gives
-        bounds and no distribution, or if the model predicts logarithms and a target has none.
+        ensemble in ``predicted_by``, an earlier one of this stream. Returns the ensemble for the
+        rows that come next, with an ``AdaptiveCoverage`` as its last calibration, and what was
+        predicted for each row before its target was known. Raises ``ValueError`` if the aggregation
+        gives bounds and no distribution, or if the model predicts logarithms and a target has none.
         """
         if self.target_map is not None:
             self.target_map.check(y)
         support, online = self.admitting(y).support, self._adaptive()
         fixed = tuple(c for c in self.calibrations if c is not online)
-        states = {id(ensemble): ensemble._adaptive() for ensemble in made_by or ()}
-        makers = None if made_by is None else [states[id(ensemble)] for ensemble in made_by]
+        states = None
+        if predicted_by is not None:
+            adaptive = {id(ensemble): ensemble._adaptive() for ensemble in predicted_by}
+            states = [adaptive[id(ensemble)] for ensemble in predicted_by]
         base = replace(self, calibrations=fixed, support=support)
         dist = base.calibrated(X)
         rng = np.random.default_rng(int(online.levels.rows))  # a new seed for each update
@@ -176,7 +178,7 @@ class Ensemble:
         if not support.is_line:
             cells = np.stack([support.lower_edge(y), support.upper_edge(y)])
             cells = cells if self.target_map is None else self.target_map.forward(cells)
-        learned = online.learn(dist, latent, X, delay, cells, makers)
+        learned = online.learn(dist, latent, X, delay, cells, states)
         ensemble = replace(base, calibrations=(*fixed, learned.state))
         return ensemble, replace(learned, y=y, support=support, target_map=self.target_map)
 
