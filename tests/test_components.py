@@ -231,7 +231,7 @@ def test_a_target_on_another_scale(scale, tmp_path):
 
 
 def test_the_scale_is_chosen_by_out_of_fold_scores(monkeypatch):
-    def trial(model, program, shape, data, folds, epochs, room):
+    def trial(model, program, shape, data, folds, epochs, least_sizes):
         yield from ()
         return Measures(*[0.5 if shape.scale == "asinh" else 1.0] * 4)
 

@@ -36,7 +36,7 @@ from calipers._checks import FloatArray, IntArray
 from calipers._estimator.model import Model
 from calipers._estimator.together import Steps, Training
 from calipers._estimator.training_rows import TrainingRows, make_table
-from calipers.bank import Bank, Plan, Program, Settings, room_of
+from calipers.bank import Bank, Plan, Program, Settings, sizes_of
 from calipers.crossfit import Fold, OutOfFold, calibrate
 from calipers.distributions import TargetMap
 from calipers.ensemble import Ensemble
@@ -152,13 +152,15 @@ def _short_trials(
     folds = data.folds
     if not any(fold.held_out.size for fold in folds):
         folds = data.split(FOLDS, FOLDS)
-    short, room = make_program(model, data.table_inputs, min(len(data.used), MAX_ROWS)), (0, 0, 0)
-    short = replace(short, network=alternative.network)
+    short = make_program(model, data.table_inputs, min(len(data.used), MAX_ROWS))
+    short, least_sizes = replace(short, network=alternative.network), (0, 0, 0)
     if short.batch_size == program.batch_size:  # then the fit uses the same compiled program
-        rows, validation, _ = room_of(_plans(model, program, data, folds))
-        short, room = alternative, (rows, validation, model.n_networks)
+        rows, validation, _ = sizes_of(_plans(model, program, data, folds))
+        short, least_sizes = alternative, (rows, validation, model.n_networks)
     sample = sampled_folds(data, folds)
-    return sample, lambda shape: trial(model, short, shape, data, sample, epochs=epochs, room=room)
+    return sample, lambda shape: trial(
+        model, short, shape, data, sample, epochs=epochs, least_sizes=least_sizes
+    )
 
 
 def _alternative(model: Model, program: Program, rows: int) -> Program | None:
@@ -258,7 +260,7 @@ def trial(
     data: TrainingRows,
     folds: Sequence[Fold],
     epochs: float | None = None,
-    room: tuple[int, int, int] = (0, 0, 0),
+    least_sizes: tuple[int, int, int] = (0, 0, 0),
 ) -> Steps[Measures]:
     """Train for a fraction ``epochs`` of all epochs, and measure the held-out rows."""
     program, target_map = _shaped(program, shape), map_of(shape, data)
@@ -269,7 +271,7 @@ def trial(
         for plan in _plans(model, program, data, folds)
     ]
     table = make_table(program, data, target_map)
-    bank = yield Training(program, table, plans, trial=True, room=room)
+    bank = yield Training(program, table, plans, trial=True, least_sizes=least_sizes)
     if bank is None:
         return _FAILED
     ensemble = Ensemble(bank, model.coverage, "snm", support=data.support, target_map=target_map)

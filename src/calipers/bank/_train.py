@@ -45,7 +45,7 @@ def train(
     report: Callable[[int], None] | None = None,
     seconds: float = math.inf,
     examine: Examine | None = None,
-    room: tuple[int, int, int] = (0, 0, 0),
+    least_sizes: tuple[int, int, int] = (0, 0, 0),
 ) -> Bank:
     """Train one network per plan and return them as a bank, in the order of the plans.
 
@@ -77,7 +77,7 @@ def train(
         Called in the process that trained them with some of the networks, the table and their
         plans; returns one result per network, which the bank has as ``examined``. It must be a
         module-level function, so that it can be sent to other processes.
-    room : (int, int, int)
+    least_sizes : (int, int, int)
         Least number of training rows, validation rows and networks to compile the program for, so
         that the program compiled for other plans serves these as well.
 
@@ -89,7 +89,7 @@ def train(
     plans = list(plans)
     clock = Clock(seconds)
     work = partial(_run_all, program, table)
-    options = (n_jobs, largest_loss, report, clock, examine, room)
+    options = (n_jobs, largest_loss, report, clock, examine, least_sizes)
     trained, lost = work(plans, *options)
     failures = np.zeros(len(plans), dtype=np.int64)
     failed = np.flatnonzero(lost)
@@ -129,7 +129,7 @@ def _run_all(
     report: Callable[[int], None] | None,
     clock: Clock,
     examine: Examine | None,
-    room: tuple[int, int, int],
+    least_sizes: tuple[int, int, int],
 ) -> tuple[list[Trained], BoolArray]:
     """Train groups of plans in parallel; return results in the plans' order, and which failed."""
     jobs = joblib.effective_n_jobs(n_jobs)
@@ -137,7 +137,7 @@ def _run_all(
     threads = getattr(backend, "supports_sharedmem", False)  # other processes see no callback
     devices = training_devices(jobs) if threads else [None]
     jobs = max(jobs, len(devices))
-    shape, groups = _layout(program, plans, room, len(devices), jobs)
+    shape, groups = _layout(program, plans, least_sizes, len(devices), jobs)
     report = report or (lambda _: None)
     watch = Observer(report, jobs) if threads else None
     at_a_time = jobs
@@ -177,17 +177,17 @@ def _run_all(
     return [trained[i] for i in range(len(plans))], failed
 
 
-def room_of(plans: Sequence[Plan]) -> tuple[int, int, int]:
-    """Return the ``room`` that ``train`` needs for these plans."""
+def sizes_of(plans: Sequence[Plan]) -> tuple[int, int, int]:
+    """Return the ``least_sizes`` that ``train`` needs for these plans."""
     rows, validation = max(len(p.rows) for p in plans), max(len(p.validation) for p in plans)
     return rows, validation, len(plans)
 
 
 def _layout(
-    program: Program, plans: list[Plan], room: tuple[int, int, int], devices: int, jobs: int
+    program: Program, plans: list[Plan], least_sizes: tuple[int, int, int], devices: int, jobs: int
 ) -> tuple[Shape, list[AnyIntArray]]:
     """Return the shape to compile a program for, and the groups of plans that share its lanes."""
-    rows, validation, networks = map(max, room, room_of(plans))
+    rows, validation, networks = map(max, least_sizes, sizes_of(plans))
     lanes = lane_count(program, -(-networks // devices), rows)
     return Shape(lanes, padded(rows), padded(validation)), _groups(plans, lanes, jobs)
 
