@@ -32,7 +32,7 @@ FEATURES = {
         distributions/_support distributions/_learn_support
         distributions/_observed training:check_bounds _estimator/training_rows:_support
         _serialization/model_schema:check_support
-        ensemble:admitting,latent_targets,within_bounds,_observed
+        ensemble:admitting,latent_targets,within_bounds distributions/_target_scale
         onnx/_quantiles:observed,clipped,_through_knots metrics/_chance:shared_coverage
         cli/_settings_file:parse_bounds cli/_fit_table:_check_bounds cli/_tune:_checked_bounds
         """,
