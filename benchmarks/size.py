@@ -21,7 +21,7 @@ STUDY = ("study/", "cli/_study", "datasets/_splits")  # now a separate distribut
 # feature inside other code (a branch, an argument) are not counted.
 FEATURES = {
     "several components, other scales of the target": """
-        _estimator/candidates losses/_mixtures distributions/_transformed
+        _estimator/candidates _estimator/trials losses/_mixtures distributions/_transformed
         objectives:candidates,scales,skewness,Density
         heads/_densities:_grouped,_flat,_mixture_quantile,with_components
         heads/_head:mixture_weights,_softmax,with_components,mixture
