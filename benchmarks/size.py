@@ -100,7 +100,7 @@ FEATURES = {
     "fast predictions, programs kept on disk": """
         bank/_dense bank/_cache:_description,_sources,_Kept,_read_own,_check_owner,training_devices
         bank/_program:_name,code,description distributions/_grid calibration/_rules
-        _estimator/inputs:_ready bank/_run:compact,turn
+        _estimator/inputs:_ready bank/_run:compact bank/_observer:turn
         """,
     "out-of-fold predictions, rows in time order": """
         crossfit:OutOfFold,leave_rows_out regressor:out_of_fold_ cli/_holdout

@@ -17,8 +17,9 @@ from calipers.bank._bank import BLOCK, Bank, lane_count
 from calipers.bank._cache import training_devices
 from calipers.bank._clock import Clock
 from calipers.bank._lanes import Scaling
+from calipers.bank._observer import Observer
 from calipers.bank._program import Program
-from calipers.bank._run import Observer, Shape, Trained, run
+from calipers.bank._run import Shape, Trained, run
 from calipers.bank._shared_rows import Plan, Table, padded
 from calipers.cluster import received, sender
 
