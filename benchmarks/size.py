@@ -21,7 +21,7 @@ STUDY = ("study/", "cli/_study", "datasets/_splits")  # now a separate distribut
 # feature inside other code (a branch, an argument) are not counted.
 FEATURES = {
     "several components, other scales of the target": """
-        _estimator/candidates losses/_mixtures distributions/_transformed
+        _estimator/candidates _estimator/trials losses/_mixtures distributions/_transformed
         objectives:candidates,scales,skewness,Density
         heads/_densities:_grouped,_flat,_mixture_quantile,with_components
         heads/_head:mixture_weights,_softmax,with_components,mixture
@@ -32,7 +32,7 @@ FEATURES = {
         distributions/_support distributions/_learn_support
         distributions/_observed training:check_bounds _estimator/training_rows:_support
         _serialization/model_schema:check_support
-        ensemble:admitting,latent_targets,within_bounds,_observed
+        ensemble:admitting,latent_targets,within_bounds distributions/_target_scale
         onnx/_quantiles:observed,clipped,_through_knots metrics/_chance:shared_coverage
         cli/_settings_file:parse_bounds cli/_fit_table:_check_bounds cli/_tune:_checked_bounds
         """,
@@ -100,7 +100,7 @@ FEATURES = {
     "fast predictions, programs kept on disk": """
         bank/_dense bank/_cache:_description,_sources,_Kept,_read_own,_check_owner,training_devices
         bank/_program:_name,code,description distributions/_grid calibration/_rules
-        _estimator/inputs:_ready bank/_run:compact,turn
+        _estimator/inputs:_ready bank/_run:compact bank/_observer:turn
         """,
     "out-of-fold predictions, rows in time order": """
         crossfit:OutOfFold,leave_rows_out regressor:out_of_fold_ cli/_holdout

@@ -341,8 +341,8 @@ def test_a_new_number_for_each_row_is_a_field_and_a_flag(data, monkeypatch):
         median: np.ndarray | None = None
 
     class WiderForward(Forward):
-        def answer(self, query):
-            found = vars(super().answer(query))
+        def prediction(self, query):
+            found = vars(super().prediction(query))
             return WiderPrediction(**found, median=self.dist.ppf(0.5) if query.median else None)
 
     query = WiderQuery(median=True, quantiles=(0.5,))

@@ -8,8 +8,8 @@ import pytest
 from sklearn.base import clone
 
 from calipers import IntervalRegressor, objectives
-from calipers._estimator import candidates
-from calipers._estimator.candidates import Measures, unexplained_by_trees
+from calipers._estimator import candidates, trials
+from calipers._estimator.trials import Measures, unexplained_by_trees
 from calipers._schema import SchemaError
 from calipers._serialization.ensembles import ensemble_from_dict, ensemble_to_dict
 from calipers.bank import Program, _train
@@ -130,7 +130,7 @@ def test_upgraded_points_are_kept():
 @pytest.mark.long
 def test_the_number_of_components_is_chosen_by_out_of_fold_scores(monkeypatch):
     monkeypatch.setattr(objectives, "ROWS_FOR_SEVERAL", 200)
-    monkeypatch.setattr("calipers._estimator.candidates.EPOCHS", {1: 1.0})
+    monkeypatch.setattr("calipers._estimator.trials.EPOCHS", {1: 1.0})
     model = IntervalRegressor(**SMALL | {"epochs": 120, "optimizer": "adam"}).fit(*two_humps(250))
     assert model.ensemble_.bank.program.components == 3
     assert model.about_["shapes"]["3, identity"] < 0.99 * model.about_["shapes"]["1, identity"]
@@ -148,7 +148,7 @@ def test_the_number_of_components_is_chosen_by_out_of_fold_scores(monkeypatch):
 
 def test_components_are_not_tried_where_one_explains_nearly_all(monkeypatch):
     monkeypatch.setattr(objectives, "ROWS_FOR_SEVERAL", 200)
-    monkeypatch.setattr("calipers._estimator.candidates.EPOCHS", {1: 1.0})
+    monkeypatch.setattr("calipers._estimator.trials.EPOCHS", {1: 1.0})
     X = np.random.default_rng(0).uniform(-1, 1, (250, 1))
     model = IntervalRegressor(**SMALL).fit(X, X[:, 0])
     assert set(model.about_["shapes"]) == {"1, identity"}
@@ -156,13 +156,13 @@ def test_components_are_not_tried_where_one_explains_nearly_all(monkeypatch):
 
 def test_trials_are_of_some_rows(monkeypatch):
     """With any number of rows, so that the choice is cheap compared with the fit."""
-    seen, original = [], candidates.Training
+    seen, original = [], trials.Training
 
     def training(program, table, plans, **more):
         seen.extend(len(plan.rows) + len(plan.validation) for plan in plans)
         return original(program, table, plans, **more)
 
-    monkeypatch.setattr(candidates, "Training", training)
+    monkeypatch.setattr(trials, "Training", training)
     monkeypatch.setattr(candidates, "MAX_ROWS", 150)
     monkeypatch.setattr(objectives, "ROWS_FOR_SEVERAL", 200)
     model = IntervalRegressor(**SMALL | {"epochs": 2}).fit(*two_humps(250))
@@ -231,7 +231,7 @@ def test_a_target_on_another_scale(scale, tmp_path):
 
 
 def test_the_scale_is_chosen_by_out_of_fold_scores(monkeypatch):
-    def trial(model, program, shape, data, folds, epochs, room):
+    def trial(model, program, shape, data, folds, epochs, least_sizes):
         yield from ()
         return Measures(*[0.5 if shape.scale == "asinh" else 1.0] * 4)
 
@@ -270,7 +270,7 @@ def test_trees_leave_little_of_steps_and_much_of_what_is_smooth_in_all_inputs():
 
 
 def test_a_trial_takes_another_scale_only_where_it_is_better(monkeypatch):
-    monkeypatch.setattr("calipers._estimator.candidates.EPOCHS", {1: 1.0})
+    monkeypatch.setattr("calipers._estimator.trials.EPOCHS", {1: 1.0})
     settings = SMALL | {"epochs": 100}
     found = IntervalRegressor(**settings).fit(*prices(250, slope=5.0, spread=0.2))
     assert found.ensemble_.target_map.kind == "asinh"
@@ -292,7 +292,7 @@ def test_a_trial_takes_pieces_where_it_leaves_noise_and_smooth_networks_where_tr
     monkeypatch.setattr("calipers._estimator.candidates.unexplained_by_trees", lambda *rows: left)
     monkeypatch.setattr("calipers.networks._mlp.ROWS_FOR_SEGMENTS", 200)
     monkeypatch.setattr("calipers.networks._mlp.BINS", 4)
-    monkeypatch.setattr("calipers._estimator.candidates.EPOCHS", {1: 1.0})
+    monkeypatch.setattr("calipers._estimator.trials.EPOCHS", {1: 1.0})
     rng = np.random.default_rng(0)
     X = rng.uniform(-1, 1, (250, 2))
     y = X[:, 0] + noise * rng.normal(0, 1, 250)

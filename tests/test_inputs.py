@@ -12,7 +12,7 @@ from sklearn.model_selection import GridSearchCV
 import calipers
 from calipers import IntervalRegressor
 from calipers._estimator.inputs import Inputs
-from calipers._estimator.row_labels import read_target
+from calipers._estimator.row_labels import readable_target
 from calipers._estimator.training_rows import read_rows
 from calipers.importance import permutation_importance
 from calipers.more_rows import worth_of_more_rows
@@ -244,15 +244,15 @@ class TestTargets:
     def test_text_is_read_as_in_inputs(self, write):
         y = np.linspace(1000, 9000, 80).round(2)
         text = pd.Series([write.format(value) for value in y], name="price")
-        assert read_target(text) == pytest.approx(y, rel=0.01)
+        assert readable_target(text) == pytest.approx(y, rel=0.01)
         assert tiny(epochs=1).fit(np.c_[y], text).target_.name == "price"
 
     def test_two_readings_and_the_remedy(self):
         text = pd.Series(["1,234", "5,678"] * 40)
         with pytest.raises(ValueError, match=r"y may be thousands .*read_number\(y, kind\)$"):
-            read_target(text)
+            readable_target(text)
         numbers = read_number(text, "number 1,234.5")
-        assert read_target(numbers).tolist() == [1234, 5678] * 40
+        assert readable_target(numbers).tolist() == [1234, 5678] * 40
 
     @pytest.mark.parametrize("text", ["1_000", "0x10", "\uff11"])
     def test_text_that_only_python_reads_is_refused_everywhere(self, text):
@@ -260,7 +260,7 @@ class TestTargets:
         with pytest.raises(DataError, match="is not a number"):
             learn_number(y)
         with pytest.raises(ValueError, match=rf"y must hold numbers, got '{text}' in row 1 "):
-            read_target(y)
+            readable_target(y)
         with pytest.raises(ValueError, match=rf"must hold numbers, got '{text}' in row 1 .*: conv"):
             list(RowBlocks(np.zeros((2, 1)), y))
 
@@ -273,7 +273,7 @@ class TestTargets:
 
     def test_dates(self):
         with pytest.raises(ValueError, match=r"^y holds dates where numbers are needed"):
-            read_target(["2024-01-31", "2024-02-01"])
+            readable_target(["2024-01-31", "2024-02-01"])
         with pytest.raises(ValueError, match=r"must hold numbers, got '2024-01-31 .*' in row 0"):
             list(RowBlocks(np.zeros((1, 1)), pd.Series(pd.to_datetime(["2024-01-31"]))))
 
@@ -281,7 +281,7 @@ class TestTargets:
     def test_missing_ones_are_counted(self, missing):
         y = pd.Series([1.5, missing, "7", missing], dtype=object)
         with pytest.raises(ValueError, match=r"y contains NaN, in 2 of 4 rows: leave them out"):
-            read_target(y)
+            readable_target(y)
 
     def test_an_evaluation_reads_them_as_fit_does(self, model, table, tmp_path):
         X, y = table

@@ -10,7 +10,7 @@ from sklearn.base import clone
 from typer.testing import CliRunner
 
 from calipers import IntervalRegressor, bank, load, objectives
-from calipers._estimator import candidates, together
+from calipers._estimator import together, trials
 from calipers.cli import app
 from calipers.cli._measures import measure_targets
 from calipers.multitarget import MultiTargetRegressor
@@ -72,7 +72,7 @@ def test_targets_train_in_one_bank_and_are_as_if_alone(monkeypatch):
 
     monkeypatch.setattr(together, "train", train)
     monkeypatch.setattr(objectives, "ROWS_FOR_SEVERAL", 200)
-    monkeypatch.setattr(candidates, "EPOCHS", {1: 1.0})
+    monkeypatch.setattr(trials, "EPOCHS", {1: 1.0})
     humps = np.where(np.random.default_rng(5).random(250) < 0.5, -3.0, 3.0)
     targets = Y.assign(level=Y["weight"] + humps)
     estimator = IntervalRegressor(**TINY)
@@ -97,7 +97,7 @@ def test_a_trial_that_fails_with_all_targets_is_repeated_for_each(monkeypatch):
     trials = []
 
     def train(program, table, plans, **more):
-        if "room" in more:
+        if "least_sizes" in more:
             trials.append(len(plans))
             if len(plans) > 2:
                 raise bank.TrainingFailedError

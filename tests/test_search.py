@@ -18,7 +18,7 @@ from sklearn.linear_model import LinearRegression
 from sklearn.model_selection import TimeSeriesSplit
 
 from calipers import IntervalRegressor
-from calipers.bank import TrainingFailedError
+from calipers.bank import Bank, TrainingFailedError
 from calipers.ensemble import Ensemble
 from calipers.networks import MLP
 from calipers.search import PAPER_SPACE, Candidate, Outcome, SearchResult, paper_score, search
@@ -271,6 +271,21 @@ def test_bounds_that_cross_on_most_held_out_rows_count_as_failed(model, data, mo
     [candidate] = result.candidates
     assert candidate.outcome.failures == 2
     assert result.score(candidate) == math.inf
+
+
+def test_a_single_network_with_outputs_that_are_not_finite_counts_as_failed(
+    model, data, monkeypatch
+):
+    predict = Bank.predict
+
+    def not_a_number(self, X):
+        return {name: np.full_like(values, np.nan) for name, values in predict(self, X).items()}
+
+    monkeypatch.setattr(Bank, "predict", not_a_number)
+    options = {**QUICK, "max_epochs": 3, "patience": None, "finalists": 0}
+    result = search(model, *data, {"optimizer__learning_rate": [0.01]}, **options)
+    [candidate] = result.candidates
+    assert candidate.outcome.failures == 2
 
 
 def test_when_all_fail(failing):

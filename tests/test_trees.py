@@ -13,7 +13,6 @@ from sklearn.model_selection import GroupKFold, KFold, RepeatedKFold, TimeSeries
 from sklearn.tree import DecisionTreeRegressor
 
 from calipers import IntervalRegressor, RowBlocks
-from calipers._estimator.candidates import Measures, _settled, unexplained_by_trees
 from calipers._estimator.together import run_fit
 from calipers._estimator.training_rows import TrainingRows, read_rows
 from calipers._estimator.tree_bags import (
@@ -24,6 +23,7 @@ from calipers._estimator.tree_bags import (
     predictions_for_new_rows,
 )
 from calipers._estimator.tree_inputs import _wanted, add_trees
+from calipers._estimator.trials import Measures, _settled, unexplained_by_trees
 from calipers._schema import SchemaError
 from calipers.bank import TrainingFailedError, train
 from calipers.crossfit import Fold

@@ -14,7 +14,7 @@ from calipers.multitarget import MultiTargetRegressor
 from calipers.networks import MLP
 from calipers.optimizers import Adam
 from calipers.preprocessing import TableEncoder
-from calipers.preprocessing._words import frequent_words, with_words
+from calipers.preprocessing._words import frequent_words, with_words, word_places
 
 SMALL = {
     "n_networks": 2,
@@ -48,18 +48,22 @@ def model():
     return IntervalRegressor(**SMALL).fit(*schools(200))
 
 
+def frequent(texts, rows, fewest=1):
+    return frequent_words(word_places(texts), rows, fewest)
+
+
 def test_words_with_inputs():
     texts = ["red apple", "Red pear", "green-apple 12", "pear tree 12", "a tree"]
     rows = np.array([15, 10, 10, 5, 30])
     # "12" has no letter, "green" is in one text; "tree" has 35 rows, "pear" 15
-    assert frequent_words(texts, rows) == ["tree", "apple", "red"]
-    assert frequent_words(texts, rows, 26) == ["tree"]
-    assert frequent_words(["all one", "all two"], np.array([50, 50])) == []  # "all" is in all
-    assert frequent_words(["new york x", "New York y", "z"], np.full(3, 20)) == ["new"]
+    assert frequent(texts, rows) == ["tree", "apple", "red"]
+    assert frequent(texts, rows, 26) == ["tree"]
+    assert frequent(["all one", "all two"], np.array([50, 50])) == []  # "all" is in all
+    assert frequent(["new york x", "New York y", "z"], np.full(3, 20)) == ["new"]
     many = [f"{chr(97 + k % 26)}word{chr(97 + k // 26)} {i}" for k in range(120) for i in range(2)]
-    assert len(frequent_words(many, np.full(240, 10))) == 100
+    assert len(frequent(many, np.full(240, 10))) == 100
     # no letter alone, none of the words for what is missing, none with digits
-    assert frequent_words(["a missing a12", "missing a a12 b"], np.full(2, 20)) == []
+    assert frequent(["a missing a12", "missing a a12 b"], np.full(2, 20)) == []
 
 
 def test_words_of_values():

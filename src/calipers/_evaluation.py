@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import cast
 
 import numpy as np
@@ -109,17 +109,9 @@ def predict_labelled(
     has_dist = model.ensemble_.gives_distribution
     coverage = float(model.coverage if coverage is None else coverage)
     nominal = np.unique([*levels, coverage] if has_dist else [coverage])
-    blocks, outside = [], []
-    with progress("predicting", len(target), visible=visible) as report:
-        for start in range(0, len(target), _BLOCK):
-            rows = np.arange(start, min(start + _BLOCK, len(target)))
-            at = target[rows] if has_dist else None
-            query = Query(tuple(nominal.tolist()), variance_parts=has_dist, at=at)
-            block, block_outside = model.query_and_check(_safe_indexing(X, rows), query)
-            blocks.append(block)
-            outside.append(block_outside)
-            report(len(rows))
-    prediction = Prediction.concatenate(blocks)
+    at = target if has_dist else None
+    query = Query(tuple(nominal.tolist()), variance_parts=has_dist, at=at)
+    prediction, outside = _predict_blocks(model, X, query, len(target), visible)
     ties = None
     if prediction.has_ties:
         ties = np.stack([cast(FloatArray, prediction.cdf_below), cast(FloatArray, prediction.cdf)])
@@ -131,12 +123,29 @@ def predict_labelled(
         target=target,
         point=prediction.point,
         bounds=cast(FloatArray, prediction.intervals),
-        outside=np.concatenate(outside),
+        outside=outside,
         pit=_pit(prediction),
         aleatoric=aleatoric,
         epistemic=epistemic,
         ties=ties,
     )
+
+
+def _predict_blocks(
+    model: IntervalRegressor, X: ArrayLike, query: Query, count: int, visible: bool
+) -> tuple[Prediction, NDArray[np.bool_]]:
+    """Predict ``count`` rows in blocks, with a progress bar, see ``query_and_check``."""
+    at = None if query.at is None else np.asarray(query.at)
+    blocks, outside = [], []
+    with progress("predicting", count, visible=visible) as report:
+        for start in range(0, count, _BLOCK):
+            rows = np.arange(start, min(start + _BLOCK, count))
+            block_query = query if at is None else replace(query, at=at[rows])
+            block, block_outside = model.query_and_check(_safe_indexing(X, rows), block_query)
+            blocks.append(block)
+            outside.append(block_outside)
+            report(len(rows))
+    return Prediction.concatenate(blocks), np.concatenate(outside)
 
 
 def _pit(prediction: Prediction) -> FloatArray | None:

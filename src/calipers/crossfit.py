@@ -25,12 +25,13 @@ from calipers.calibration import (
     unseen_pools,
 )
 from calipers.distributions import (
-    ObservedDistribution,
+    Distribution,
     SplitNormalMixture,
     Support,
     TargetMap,
-    TransformedMixture,
     match_atoms,
+    mean_of,
+    on_target_scale,
 )
 from calipers.ensemble import Ensemble
 
@@ -186,15 +187,13 @@ class OutOfFold:
         return f"<{type(self).__name__}: {len(self.rows):,} of {len(self.point):,} rows held out>"
 
     @cached_property
-    def calibrated(self) -> CalibratedMixture | TransformedMixture | ObservedDistribution:
+    def calibrated(self) -> Distribution:
         """Distributions of ``rows``, calibrated on these rows themselves.
 
         Fewer networks predict these rows than new ones, so that the calibration of the model, which
         is for all networks together, would make the intervals too narrow.
         """
-        scale, dist = self.target_map, self._on_network_scale
-        latent = dist if scale is None else TransformedMixture(dist, scale)
-        return latent if self.support.is_line else ObservedDistribution(latent, self.support)
+        return on_target_scale(self._on_network_scale, self.target_map, self.support)
 
     @property
     def levels(self) -> FloatArray:
@@ -277,24 +276,15 @@ def calibrate(
     matched, rng = replace(ensemble, support=support), np.random.default_rng(seed)
     target = matched.latent_targets(dist, y[rows], rng)
     once, first = np.unique(rows, return_index=True)
-    log_widths: Callable[[], FloatArray] | None = None
-    # Pools need, for each row, other folds that were trained on it: a single fold has none, and if
-    # folds leave rows out, some other folds were not trained on the row.
-    if len(fold_of) >= 2 * len(folds) > 2 and not leave_rows_out(folds):
-        with joblib.parallel_config("threading", n_jobs=ensemble.n_jobs):
-            pools = unseen_pools(mixture, target, fold_of, row_folds)
-        scores = pools.scores.reshape(-1, len(rows))
-        log_widths = partial(pool_widths, pools, mixture, fold_of, row_folds)
-    else:
-        scores = normal_scores(dist, target)
-        if len(folds) == 1 and groups is None and row_weights is None:
-            log_widths = partial(log_width, dist)
+    plain = groups is None and row_weights is None
+    parts = (mixture, dist, target, folds, fold_of, row_folds)
+    scores, log_widths = _scores(*parts, plain=plain, n_jobs=ensemble.n_jobs)
     unit = rows if groups is None else groups[rows]
     learned = CALIBRATIONS[kind].from_rows(
         CalibrationRows(scores, dist, inputs, unit, row_weights, log_widths=log_widths)
     )
-    dist, scale, point = dist[first], ensemble.target_map, np.full(len(y), np.nan)
-    point[once] = ensemble.within_bounds(dist.mean if scale is None else scale.mean(dist))
+    dist, point = dist[first], np.full(len(y), np.nan)
+    point[once] = ensemble.within_bounds(mean_of(dist, ensemble.target_map))
     predictions = OutOfFold(
         point,
         ensemble.coverage,
@@ -303,6 +293,34 @@ def calibrate(
         target[first],
         None if row_weights is None else row_weights[first],
         support,
-        scale,
+        ensemble.target_map,
     )
     return learned, predictions
+
+
+def _scores(
+    mixture: SplitNormalMixture,
+    dist: SplitNormalMixture,
+    target: FloatArray,
+    folds: Sequence[Fold],
+    fold_of: IntArray,
+    row_folds: IntArray,
+    *,
+    plain: bool,
+    n_jobs: int | None,
+) -> tuple[FloatArray, Callable[[], FloatArray] | None]:
+    """Return normal scores of held-out targets, and a function that returns their log widths.
+
+    Where there are enough folds, each row has scores by pools of networks that were not trained on
+    it. The function is None if calibration cannot depend on widths; ``plain`` says that rows have
+    neither groups nor weights.
+    """
+    # Pools need, for each row, other folds that were trained on it: a single fold has none, and if
+    # folds leave rows out, some other folds were not trained on the row.
+    if len(fold_of) >= 2 * len(folds) > 2 and not leave_rows_out(folds):
+        with joblib.parallel_config("threading", n_jobs=n_jobs):
+            pools = unseen_pools(mixture, target, fold_of, row_folds)
+        log_widths = partial(pool_widths, pools, mixture, fold_of, row_folds)
+        return pools.scores.reshape(-1, len(target)), log_widths
+    scores = normal_scores(dist, target)
+    return scores, partial(log_width, dist) if len(folds) == 1 and plain else None

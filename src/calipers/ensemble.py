@@ -28,20 +28,18 @@ from calipers.calibration import (
 )
 from calipers.distributions import (
     Distribution,
-    ObservedDistribution,
     SplitNormalMixture,
     Support,
     TargetMap,
-    TransformedMixture,
     latent_targets,
+    mean_of,
+    on_target_scale,
     refuse_outside,
 )
 from calipers.heads import Head, Values
 from calipers.prediction import Forward, Prediction, Query
 
 __all__ = ["Ensemble"]
-
-LatentDistribution = NetworkDistribution | TransformedMixture
 
 _BLOCK = 2**13  # rows predicted at a time, which bounds memory and gives every thread some work
 _ANY = 2**31  # calibration rows of a model without calibration, which supports every coverage
@@ -96,7 +94,7 @@ class Ensemble:
 
         def of_block(rows: slice) -> Prediction:
             block_query = query if at is None else replace(query, at=at[rows])
-            return self._forward(X[rows]).answer(block_query)
+            return self._forward(X[rows]).prediction(block_query)
 
         return Prediction.concatenate(self._blocks(of_block, len(X)))
 
@@ -114,7 +112,7 @@ class Ensemble:
             self.check(query)
             ends = np.cumsum([rows for rows, _ in group]).tolist()
             part = forward if ends[-1] == len(X) else forward[start : start + ends[-1]]
-            joint = part.answer(query)
+            joint = part.prediction(query)
             single = len(ends) == 1
             predictions += [joint] if single else [joint[i:j] for i, j in pairwise([0, *ends])]
             start += ends[-1]
@@ -125,9 +123,9 @@ class Ensemble:
 
         Raises ``ValueError`` if the aggregation gives bounds and no distribution.
         """
-        return self._observed(self.latent(X))
+        return on_target_scale(self.calibrated(X), self.target_map, self.support)
 
-    def latent(self, X: FloatArray) -> LatentDistribution:
+    def latent(self, X: FloatArray) -> Distribution:
         """Predictive distribution before values are clipped to bounds or rounded."""
         return self.on_own_scale(self.calibrated(X))
 
@@ -135,9 +133,9 @@ class Ensemble:
         """Calibrated distribution on the scale on which the networks predict."""
         return self._calibrated(self.mixture(X), X)
 
-    def on_own_scale(self, dist: NetworkDistribution) -> LatentDistribution:
+    def on_own_scale(self, dist: NetworkDistribution) -> Distribution:
         """Transform the prediction of the networks to the target's own scale."""
-        return dist if self.target_map is None else TransformedMixture(dist, self.target_map)
+        return on_target_scale(dist, self.target_map)
 
     def scores(
         self, dist: NetworkDistribution, y: FloatArray, rng: np.random.Generator
@@ -154,22 +152,24 @@ class Ensemble:
         X: FloatArray,
         y: FloatArray,
         delay: int = 0,
-        made_by: "Sequence[Ensemble] | None" = None,
+        predicted_by: "Sequence[Ensemble] | None" = None,
     ) -> tuple["Ensemble", Learned]:
         """Learn online from the targets of rows in time order.
 
         Each row counts as predicted by the ensemble as it was ``delay`` rows earlier, or by its
-        ensemble in ``made_by``, an earlier one of this stream. Returns the ensemble for the rows
-        that come next, with an ``AdaptiveCoverage`` as its last calibration, and what was predicted
-        for each row before its target was known. Raises ``ValueError`` if the aggregation gives
-        bounds and no distribution, or if the model predicts logarithms and a target has none.
+        ensemble in ``predicted_by``, an earlier one of this stream. Returns the ensemble for the
+        rows that come next, with an ``AdaptiveCoverage`` as its last calibration, and what was
+        predicted for each row before its target was known. Raises ``ValueError`` if the aggregation
+        gives bounds and no distribution, or if the model predicts logarithms and a target has none.
         """
         if self.target_map is not None:
             self.target_map.check(y)
         support, online = self.admitting(y).support, self._adaptive()
         fixed = tuple(c for c in self.calibrations if c is not online)
-        states = {id(ensemble): ensemble._adaptive() for ensemble in made_by or ()}
-        makers = None if made_by is None else [states[id(ensemble)] for ensemble in made_by]
+        states = None
+        if predicted_by is not None:
+            adaptive = {id(ensemble): ensemble._adaptive() for ensemble in predicted_by}
+            states = [adaptive[id(ensemble)] for ensemble in predicted_by]
         base = replace(self, calibrations=fixed, support=support)
         dist = base.calibrated(X)
         rng = np.random.default_rng(int(online.levels.rows))  # a new seed for each update
@@ -178,7 +178,7 @@ class Ensemble:
         if not support.is_line:
             cells = np.stack([support.lower_edge(y), support.upper_edge(y)])
             cells = cells if self.target_map is None else self.target_map.forward(cells)
-        learned = online.learn(dist, latent, X, delay, cells, makers)
+        learned = online.learn(dist, latent, X, delay, cells, states)
         ensemble = replace(base, calibrations=(*fixed, learned.state))
         return ensemble, replace(learned, y=y, support=support, target_map=self.target_map)
 
@@ -214,9 +214,6 @@ class Ensemble:
             return point
         return np.clip(point, *self.support.ends)
 
-    def _observed(self, dist: LatentDistribution) -> Distribution:
-        return dist if self.support.is_line else ObservedDistribution(dist, self.support)
-
     def mixture(self, X: FloatArray) -> SplitNormalMixture:
         """Predictive distribution of each row before calibration, on the networks' scale."""
         self._needs_distribution("a distribution")
@@ -243,16 +240,16 @@ class Ensemble:
         if mixture is None:
             points = values["point"]
         else:
-            density = mixture.by_network
-            points = density.mean if self.target_map is None else self.target_map.mean(density)
+            points = mean_of(mixture.by_network, self.target_map)
         point = sum_members(points) / len(points)
         checks.finite("the prediction of the networks", point)
         point = self.within_bounds(point)
         if self.gives_distribution:
             mixture = self._mixture(values) if mixture is None else mixture
-            latent = self.on_own_scale(self._calibrated(mixture, X))
-            point = self.within_bounds(point + self._moved(mixture, X, latent))
-            return Forward(self.coverage, point, dist=self._observed(latent))
+            calibrated = self._calibrated(mixture, X)
+            point = self.within_bounds(point + self._moved(mixture, X, calibrated))
+            dist = on_target_scale(calibrated, self.target_map, self.support)
+            return Forward(self.coverage, point, dist=dist)
         if not self.head.has_interval:
             return Forward(self.coverage, point)
         bounds = self._aggregation(*self._members(values), coverage=self.coverage)
@@ -268,14 +265,14 @@ class Ensemble:
         return dist
 
     def _moved(
-        self, mixture: SplitNormalMixture, X: FloatArray, dist: LatentDistribution
+        self, mixture: SplitNormalMixture, X: FloatArray, dist: NetworkDistribution
     ) -> FloatArray | float:
         """Shift of the medians by online learning, which point predictions follow."""
         if not self.calibrations or not isinstance(self.calibrations[-1], AdaptiveCoverage):
             return 0.0
         fixed = replace(self, calibrations=self.calibrations[:-1])
         before = self.on_own_scale(fixed._calibrated(mixture, X))
-        return dist.ppf(0.5) - before.ppf(0.5)
+        return self.on_own_scale(dist).ppf(0.5) - before.ppf(0.5)
 
     def _mixture(self, values: Values) -> SplitNormalMixture:
         density = self.head.mixture(values)
@@ -292,10 +289,9 @@ class Ensemble:
             return Interval(**values)
         density = mixture.by_network
         lower, upper = density.interval(self.coverage)
-        if self.target_map is None:
-            return Interval(lower, density.mean, upper)
-        scale = self.target_map
-        return Interval(scale.back(lower), scale.mean(density), scale.back(upper))
+        if self.target_map is not None:
+            lower, upper = self.target_map.back(lower), self.target_map.back(upper)
+        return Interval(lower, mean_of(density, self.target_map), upper)
 
     def check(self, query: Query) -> None:
         """Raise ValueError if a query cannot be answered, before any network runs."""

@@ -18,7 +18,7 @@ nominal if they and new rows are exchangeable, whatever the models.
 import os
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -131,8 +131,10 @@ class MultiTargetRegressor(RegressorMixin, BaseEstimator):
             raise ValueError(
                 f"y has {len(targets)} targets, but the model was fitted to {len(self.models_)}"
             )
-        pairs = zip(self.models_, targets, strict=True)
-        levels = [model.predict_dist(X).cdf(checked_target(X, target)) for model, target in pairs]
+        levels = []
+        for model, target in zip(self.models_, targets, strict=True):
+            query = Query((), at=checked_target(X, target))
+            levels.append(cast(FloatArray, model.query(X, query).cdf))
         self.depths_ = _depths(levels)
         return self
 
@@ -279,6 +281,11 @@ class MultiTargetRegressor(RegressorMixin, BaseEstimator):
         tags.target_tags.multi_output = True
         tags.target_tags.single_output = False
         return tags
+
+
+def models_of(model: IntervalRegressor | MultiTargetRegressor) -> list[IntervalRegressor]:
+    """Return the model of each target; a model of one target is its own."""
+    return model.models_ if isinstance(model, MultiTargetRegressor) else [model]
 
 
 def _targets(y: Any) -> list[Any]:

@@ -174,7 +174,7 @@ class Forward:
             self.coverage, self.point[rows], bounds, None if self.dist is None else self.dist[rows]
         )
 
-    def answer(self, query: Query) -> Prediction:
+    def prediction(self, query: Query) -> Prediction:
         """Return the arrays that answer a query."""
         intervals, requested = None, query.coverages
         if requested is None:

@@ -166,8 +166,8 @@ def late_coverage(n, known):
         past.append(state)
         if t % block == block - 1 and t >= 2 * block:
             come = rng.permutation(np.arange(t - 2 * block + 1, t - block + 1))
-            makers = [past[i] for i in come] if known else None
-            state = state.learn(standard(block), y[come], made_by=makers).state
+            states = [past[i] for i in come] if known else None
+            state = state.learn(standard(block), y[come], predicted_by=states).state
     return hits[200:].mean()
 
 

@@ -7,12 +7,11 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.utils.validation import _check_sample_weight
 
-from calipers._checks import FloatArray, refuse_masked
+from calipers._checks import FloatArray
 from calipers._estimator.inputs import Inputs
 from calipers._estimator.model import Model
-from calipers._estimator.row_labels import group_labels
+from calipers._estimator.row_labels import checked_weights, group_labels
 from calipers._text import did_you_mean
 from calipers.calibration import (
     CALIBRATIONS,
@@ -23,6 +22,7 @@ from calipers.calibration import (
     DensityRatio,
     NetworkDistribution,
     Subgroups,
+    effective_rows,
     rows_needed,
 )
 from calipers.ensemble import Ensemble
@@ -73,16 +73,30 @@ def conformal_ensemble(
             f"calibration={model.calibration!r} takes no weights of new rows, as row_weight and "
             "shifted_to give"
         )
-    effective = float(getattr(learned[-1], "n_effective", len(y)))
-    about: dict[str, Any] = {"rows": len(y), "effective_rows": effective}
-    if labels is not None:
-        about["groups"] = len(np.unique(labels))
-    if shifted_to is not None and weights is not None:
-        about["largest_ratio"] = float(weights.max())
-    if isinstance(learned[-1], CalibrationBy):
-        place = learned[-1].place
-        about |= {"kinds": len(place), "kinds_with_a_guarantee": int((place > 0).sum())}
+    ratio = weights if shifted_to is not None else None
+    about = _summary(learned[-1], len(y), labels, ratio)
     return replace(base, calibrations=(*base.calibrations, *learned)), about
+
+
+def _summary(
+    learned: Calibrator,
+    rows: int,
+    groups: NDArray[np.intp] | None,
+    ratio: FloatArray | None,
+) -> dict[str, Any]:
+    """Return what is recorded of a calibration on ``rows`` rows, as plain JSON.
+
+    ``ratio`` is that of the densities of new rows and these, if it was learned.
+    """
+    about: dict[str, Any] = {"rows": rows, "effective_rows": float(effective_rows(learned))}
+    if groups is not None:
+        about["groups"] = len(np.unique(groups))
+    if ratio is not None:
+        about["largest_ratio"] = float(ratio.max())
+    if isinstance(learned, CalibrationBy):
+        place = learned.place
+        about |= {"kinds": len(place), "kinds_with_a_guarantee": int((place > 0).sum())}
+    return about
 
 
 @dataclass(frozen=True)
@@ -133,10 +147,7 @@ def _weights(
         return np.asarray(row_weight(X))
     if labels is not None:
         return 1.0 / np.bincount(labels)[labels]
-    if sample_weight is None:
-        return None
-    refuse_masked("sample_weight", sample_weight)
-    return _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+    return None if sample_weight is None else checked_weights(sample_weight, X)
 
 
 def find_subgroups(

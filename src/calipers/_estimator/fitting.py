@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from calipers._checks import warn
+from calipers._checks import FloatArray, IntArray, warn
 from calipers._estimator.candidates import choose_shape
 from calipers._estimator.model import Model
 from calipers._estimator.together import Steps, Training
@@ -17,16 +17,18 @@ from calipers.bank import (
     Bank,
     BankPoints,
     ColumnPoints,
+    Plan,
     Points,
     Program,
     Table,
     Upgraded,
     around_zero,
 )
-from calipers.calibration import Calibrator, infinite_reason
+from calipers.calibration import infinite_reason
 from calipers.crossfit import Fold, OutOfFold, calibrate, leave_rows_out
 from calipers.distributions import Support, TargetMap
 from calipers.ensemble import Ensemble
+from calipers.networks import traits
 from calipers.training import batch_size_of, make_program
 
 
@@ -93,6 +95,36 @@ def _without(fold: Fold, rows: NDArray[np.intp]) -> Fold:
     return fold._replace(train=kept) if kept.size else fold
 
 
+def _plans(
+    model: Model,
+    program: Program,
+    rows: TrainingRows,
+    fold_of: NDArray[np.intp],
+    previous: Bank | None,
+) -> list[Plan]:
+    """Return the plans of the networks of all folds, which train on no gross errors.
+
+    If folds leave rows out, these networks calibrate; others, trained on all rows, predict, and
+    their plans come last.
+    """
+    cleaned = [_without(fold, rows.outliers) for fold in rows.folds]
+    trainings = [([cleaned[i] for i in fold_of], fold_of, rows.seed)]
+    if leave_rows_out(rows.folds):
+        whole = _without(Fold(rows.used, rows.used[:0]), rows.outliers)
+        last = np.full(model.n_networks, len(rows.folds))
+        trainings.append(([whole] * model.n_networks, last, rows.seed + 1))
+    options: dict[str, Any] = {
+        "batch_size": batch_size_of(model, len(rows.used)),
+        "previous": previous,
+        "smooth": traits(program.network).smooth,
+    }
+    return [
+        plan
+        for members, versions, seed in trainings
+        for plan in rows.plans(model, members, versions, seed, **options)
+    ]
+
+
 def train_ensemble(
     model: Model,
     program: Program,
@@ -106,23 +138,7 @@ def train_ensemble(
     """Train the networks of all folds in turn, around the predictions of ``source`` if given."""
     folds = rows.folds
     fold_of = np.arange(model.n_networks) % len(folds)
-    cleaned = [_without(fold, rows.outliers) for fold in folds]
-    trainings = [([cleaned[i] for i in fold_of], fold_of, rows.seed)]
-    if leave_rows_out(folds):
-        # These networks calibrate; others, trained on all rows, predict.
-        whole = _without(Fold(rows.used, rows.used[:0]), rows.outliers)
-        last = np.full(model.n_networks, len(folds))
-        trainings.append(([whole] * model.n_networks, last, rows.seed + 1))
-    options: dict[str, Any] = {
-        "batch_size": batch_size_of(model, len(rows.used)),
-        "previous": previous,
-        "smooth": getattr(program.network, "smooth", False),
-    }
-    plans = [
-        plan
-        for members, versions, seed in trainings
-        for plan in rows.plans(model, members, versions, seed, **options)
-    ]
+    plans = _plans(model, program, rows, fold_of, previous)
     if source is not None:
         plans = [around_zero(plan, table) for plan in plans]
     trained = yield Training(program, table, plans)
@@ -136,34 +152,44 @@ def train_ensemble(
     if model.cv is None:
         return ensemble
     inputs = rows.inputs[: len(folds)]
-    if not ensemble.head.has_interval:
+    if ensemble.head.has_interval:
+        data = (inputs, rows.y, rows.weights, rows.groups)
+        ensemble, predictions = calibrated(
+            model, ensemble, held_out, folds, fold_of, *data, seed=rows.seed
+        )
+    else:
         points = [held_out.bank.predict(X)["point"] for X in inputs]
         predictions = OutOfFold.of_points(points, folds, fold_of, model.coverage)
-    else:
-        calibrations, predictions = calibrate(
-            held_out,
-            folds,
-            fold_of,
-            inputs,
-            rows.y,
-            rows.weights,
-            model.calibration,
-            groups=rows.groups,
-            seed=rows.seed,
-        )
-        support = rows.support if predictions is None else predictions.support
-        ensemble = replace(ensemble, calibrations=calibrations, support=support)
-        warn_of_infinite(model, calibrations)
     model._out_of_fold = predictions
     return ensemble
 
 
-def warn_of_infinite(model: Model, calibrations: Sequence[Calibrator]) -> None:
-    """Warn if there are too few rows for finite intervals of the model's coverage."""
+def calibrated(
+    model: Model,
+    ensemble: Ensemble,
+    held_out: Ensemble,
+    folds: Sequence[Fold],
+    fold_of: IntArray,
+    X: FloatArray,
+    y: FloatArray,
+    weights: FloatArray | None = None,
+    groups: IntArray | None = None,
+    *,
+    seed: int,
+) -> tuple[Ensemble, OutOfFold | None]:
+    """Calibrate the ensemble by the networks of ``held_out``, see ``crossfit.calibrate``.
+
+    Also returns the out-of-fold predictions. Warns if there are too few rows for finite intervals
+    of the model's coverage.
+    """
+    calibrations, predictions = calibrate(
+        held_out, folds, fold_of, X, y, weights, model.calibration, groups=groups, seed=seed
+    )
     last = calibrations[-1]
-    if model.unsupported != "inf" or last.supports(0.5 * (1.0 - model.coverage)):
-        return
-    warn(infinite_reason([model.coverage], last))
+    if model.unsupported == "inf" and not last.supports(0.5 * (1.0 - model.coverage)):
+        warn(infinite_reason([model.coverage], last))
+    support = ensemble.support if predictions is None else predictions.support
+    return replace(ensemble, calibrations=calibrations, support=support), predictions
 
 
 def ensemble_of(

@@ -12,7 +12,7 @@ from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import check_X_y, validate_data
 
 from calipers._checks import BoolArray, FloatArray, refuse_masked, warn
-from calipers._estimator.row_labels import check_size, read_target
+from calipers._estimator.row_labels import check_size, readable_target
 from calipers._estimator.wrapped import Regressor, points_of
 from calipers._schema import anything, list_of, one_of
 from calipers.preprocessing import (
@@ -68,7 +68,7 @@ class Inputs:
 
     def read_rows(self, estimator: "Model", X: ArrayLike, y: ArrayLike) -> "EncodedRows":
         """Inputs and targets as finite numbers, with the values of the columns."""
-        y = read_target(y)
+        y = readable_target(y)
         if self.encoder is None:
             numbers, y = _as_numbers(estimator, X, y)
             found = EncodedRows(numbers, np.asarray(y, np.float64))
@@ -183,7 +183,7 @@ def learn_inputs(
     codes is treated as a table. Sets ``n_features_in_`` and ``feature_names_in_`` of ``estimator``.
     """
     _check_order(X, y)
-    y = read_target(y)
+    y = readable_target(y)
     if (targets := np.asarray(y)).dtype.kind in "fiu":  # before sums of them overflow
         check_size(targets.astype(np.float64).ravel())
     encoder, repeated = _encoder_for(estimator.preprocessor, X), None

@@ -22,17 +22,24 @@ from sklearn.utils import check_random_state
 
 from calipers._checks import Float32Array, FloatArray
 from calipers._estimator.candidates import FOLDS, choose_shape, has_choice
-from calipers._estimator.fitting import ensemble_of, warn_of_infinite
+from calipers._estimator.fitting import calibrated, ensemble_of
 from calipers._estimator.model import Model
 from calipers._estimator.shares import WorkerShares
 from calipers._estimator.together import report_time, run_fit, train_in_time
-from calipers._estimator.training_rows import TrainingRows, note_far_targets, read_rows
+from calipers._estimator.training_rows import (
+    NAMED,
+    TrainingRows,
+    make_table,
+    note_far_targets,
+    read_rows,
+)
 from calipers._outliers import outlier_limits, outlying_targets
 from calipers.bank import Bank, Plan, Program, ShardWriter, Table, scaled_inputs, spawn_seeds
 from calipers.cluster import is_lazy
-from calipers.crossfit import Fold, calibrate
+from calipers.crossfit import Fold
 from calipers.distributions import Support, TargetMap, refuse_outside
 from calipers.ensemble import Ensemble
+from calipers.networks import traits
 from calipers.preprocessing import Column, DataError
 from calipers.rowblocks import RowBlocks, Sample
 from calipers.training import check_parameters, make_program, make_settings
@@ -40,7 +47,6 @@ from calipers.training import check_parameters, make_program, make_settings
 _SAMPLE = 170_000  # rows in memory, at most
 _CALIBRATION, _VALIDATION = 0.3, 0.12  # fractions of the sample
 _MIN_ROWS = 1000  # rows to learn the encoding from, if there are that many
-_NAMED = 10  # rows that a warning lists
 
 
 class Scale(NamedTuple):
@@ -83,7 +89,7 @@ class BlockSummary(NamedTuple):
             np.minimum(self.low, other.low),
             np.maximum(self.high, other.high),
             self.outlier_count + other.outlier_count,
-            sorted(self.outliers + other.outliers)[:_NAMED],
+            sorted(self.outliers + other.outliers)[:NAMED],
         )
 
 
@@ -190,9 +196,7 @@ def _shape(model: Model, data: TrainingRows, count: int, total: int) -> tuple[Pr
     if has_choice(model, program, data.target):
         rows = data.encoded_by_fold(data.split(FOLDS, FOLDS), data.seed)
     program, target_map = run_fit(model, choose_shape(model, program, rows))
-    target = data.target if target_map is None else target_map.forward(data.target)
-    clips = getattr(program.network, "clips_inputs", False)
-    table = Table.from_arrays(data.X, target, robust=clips)
+    table = make_table(program, data._replace(inputs=data.X[None]), target_map)
     return program, Scale(table, target_map, ordinary)
 
 
@@ -237,7 +241,7 @@ def _trained(
             program.batch_size,
             stops=bool(len(shards.validation)),
             shards=scratch.shards,
-            smooth=getattr(program.network, "smooth", False),
+            smooth=traits(program.network).smooth,
         )
         plans = [
             Plan(seed, shards.train, validation=shards.validation, settings=settings)
@@ -256,12 +260,7 @@ def _calibrated(
         return ensemble
     fold = Fold(np.arange(0), np.arange(len(y)))
     fold_of = np.zeros(len(ensemble.bank), dtype=np.intp)
-    calibrations, predictions = calibrate(
-        ensemble, [fold], fold_of, X, y, None, model.calibration, seed=seed
-    )
-    warn_of_infinite(model, calibrations)
-    support = ensemble.support if predictions is None else predictions.support
-    return replace(ensemble, calibrations=calibrations, support=support)
+    return calibrated(model, ensemble, ensemble, [fold], fold_of, X, y, seed=seed)[0]
 
 
 def _encoded(
@@ -280,7 +279,7 @@ def _encoded(
     except ValueError as error:
         raise _placed(error, numbers) from None
     outside = (y < scale.ordinary[0]) | (y > scale.ordinary[1])
-    outliers = numbers[outside][:_NAMED].tolist()
+    outliers = numbers[outside][:NAMED].tolist()
     ends = (float(y.min()), float(y.max()))
     low, high = X.min(axis=0), X.max(axis=0)
     seen = BlockSummary(support.widened(y), ends, low, high, int(outside.sum()), outliers)

@@ -1,10 +1,11 @@
-"""Read targets as numbers, and labels of groups."""
+"""Read targets as numbers, weights, and labels of groups."""
 
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import check_consistent_length, column_or_1d
+from sklearn.utils.validation import _check_sample_weight
 
 from calipers import preprocessing
 from calipers._checks import MAX_TARGET, FloatArray, IntArray, refuse_masked
@@ -13,12 +14,12 @@ from calipers.preprocessing import HOW, DataError
 _MIN_RANGE = 1e-290  # range of targets: a millionth of it still has full precision
 
 
-def read_target(y: ArrayLike) -> ArrayLike:
+def readable_target(y: ArrayLike) -> ArrayLike:
     """Return targets in a form that scikit-learn reads; text is read like a column of inputs.
 
-    >>> read_target(["1,234.5", "(7)"]).tolist()
+    >>> readable_target(["1,234.5", "(7)"]).tolist()
     [1234.5, -7.0]
-    >>> read_target(["1.5", "many"])
+    >>> readable_target(["1.5", "many"])
     Traceback (most recent call last):
     ...
     ValueError: y must hold numbers, got 'many' in row 1 (from 0)
@@ -38,7 +39,7 @@ def read_target(y: ArrayLike) -> ArrayLike:
 def checked_target(X: ArrayLike, y: ArrayLike) -> FloatArray:
     """Return the targets of the rows of ``X`` as finite numbers, read as ``fit`` reads them."""
     check_consistent_length(X, y)
-    target = column_or_1d(read_target(y)).astype(np.float64)
+    target = column_or_1d(readable_target(y)).astype(np.float64)
     if not len(target):
         raise ValueError("an evaluation needs at least one labelled row, got none")
     if bad := np.flatnonzero(~np.isfinite(target)).tolist():
@@ -74,6 +75,12 @@ def check_size(y: FloatArray) -> None:
             f"y must have a range of at least {_MIN_RANGE:g}, got {y.min():g} to {y.max():g}: give "
             "it in another unit"
         )
+
+
+def checked_weights(sample_weight: ArrayLike, X: ArrayLike) -> FloatArray:
+    """Return the weights of the rows of ``X`` as finite numbers, none of them negative."""
+    refuse_masked("sample_weight", sample_weight)
+    return _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
 
 
 def group_labels(groups: ArrayLike, rows: ArrayLike) -> IntArray:

@@ -28,7 +28,7 @@ class Training(NamedTuple):
     table: Table
     plans: list[Plan]
     trial: bool = False  #: Whether they only inform a choice: no progress bar, no time budget.
-    room: tuple[int, int, int] = (0, 0, 0)  #: See ``train``.
+    least_sizes: tuple[int, int, int] = (0, 0, 0)  #: See ``train``.
 
 
 Steps = Generator[Training, Any, T]
@@ -79,7 +79,7 @@ def _trained(model: Model, training: Training, fits: int = 1) -> Bank | None:
     if not training.trial:
         return train_in_time(model, *training[:3], fits)
     try:
-        return train(*training[:3], n_jobs=model.n_jobs, room=training.room)
+        return train(*training[:3], n_jobs=model.n_jobs, least_sizes=training.least_sizes)
     except TrainingFailedError:  # a longer training may still succeed
         return None
 
@@ -125,8 +125,8 @@ def _joined(trainings: Sequence[Training], rows: int) -> Training:
         target=np.pad(np.concatenate(target), (0, extra)),
         rows=start,
     )
-    room = tuple(map(max, zip(*(training.room for training in trainings), strict=True)))
-    return first._replace(table=table, plans=plans, room=room)
+    sizes = zip(*(training.least_sizes for training in trainings), strict=True)
+    return first._replace(table=table, plans=plans, least_sizes=tuple(map(max, sizes)))
 
 
 def _separated(bank: Bank, training: Training, joined: Table, start: int) -> Bank:

@@ -9,17 +9,17 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import _check_sample_weight
 
 from calipers import storage
-from calipers._checks import FloatArray, refuse_masked, warn
+from calipers._checks import FloatArray, warn
 from calipers._estimator.inputs import learn_inputs
 from calipers._estimator.model import Model
-from calipers._estimator.row_labels import group_labels
+from calipers._estimator.row_labels import checked_weights, group_labels
 from calipers._outliers import FAR_TARGETS, outlying_targets
 from calipers.bank import Plan, Program, Scaling, Table
 from calipers.crossfit import Fold, leave_rows_out, make_folds
 from calipers.distributions import Support, TargetMap, learn_support, refuse_outside
+from calipers.networks import traits
 from calipers.preprocessing import (
     TargetEncoding,
     describe_numbers,
@@ -28,7 +28,7 @@ from calipers.preprocessing import (
 )
 from calipers.training import check_parameters, make_plans
 
-_NAMED = 10  # rows that a warning lists
+NAMED = 10  # rows that a warning lists
 
 
 class TrainingRows(NamedTuple):
@@ -173,7 +173,7 @@ def make_table(
     target = rows.target
     if target_map is not None:  # that of an earlier fit may not reach down to all targets
         target = np.maximum(target_map.forward(target), target_map.low)
-    robust = getattr(program.network, "clips_inputs", False)
+    robust = traits(program.network).clips_inputs
     return Table.from_arrays(rows.table_inputs, rows.in_table(target), units, robust=robust)
 
 
@@ -185,13 +185,13 @@ def mark_outliers(model: Model, rows: TrainingRows) -> TrainingRows:
         return rows
     ordinary = rows.y[np.setdiff1d(rows.used, outliers)]
     count = len(outliers)
-    shown = ", ".join(f"{row} ({rows.y[row]:g})" for row in outliers[:_NAMED])
-    more = "" if count <= _NAMED else f" and {count - _NAMED} more"
+    shown = ", ".join(f"{row} ({rows.y[row]:g})" for row in outliers[:NAMED])
+    more = "" if count <= NAMED else f" and {count - NAMED} more"
     where = (
         f"row{'' if count == 1 else 's'} {shown}{more} (from 0), while the others lie between "
         f"{ordinary.min():g} and {ordinary.max():g}"
     )
-    note_far_targets(model, count, outliers[:_NAMED].tolist(), where)
+    note_far_targets(model, count, outliers[:NAMED].tolist(), where)
     return rows
 
 
@@ -229,8 +229,7 @@ def _support(model: Model, y: FloatArray, used: NDArray[np.intp]) -> Support:
 
 def _weights(X: ArrayLike, sample_weight: ArrayLike) -> FloatArray | None:
     """Scale weights to mean 1 over the rows of positive weight; None if all are equal."""
-    refuse_masked("sample_weight", sample_weight)
-    weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+    weights = checked_weights(sample_weight, X)
     if not weights.any():
         raise ValueError("sample_weight must be positive for at least one row, got zeros only")
     if np.all(weights == weights[0]):

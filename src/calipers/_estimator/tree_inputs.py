@@ -27,19 +27,12 @@ import joblib
 import numpy as np
 
 from calipers._checks import FloatArray
-from calipers._estimator.candidates import (
-    FOLDS,
-    SMOOTH_RATIO,
-    Measures,
-    first_trial,
-    sampled_folds,
-    unexplained,
-    unexplained_by_trees,
-)
+from calipers._estimator.candidates import FOLDS, SMOOTH_RATIO, first_trial, sampled_folds
 from calipers._estimator.model import Model
 from calipers._estimator.together import Steps
 from calipers._estimator.training_rows import TrainingRows
 from calipers._estimator.tree_bags import FEW, predictions_by_fold, predictions_for_new_rows
+from calipers._estimator.trials import Measures, unexplained, unexplained_by_trees
 from calipers.bank import Program
 from calipers.crossfit import Fold, leave_rows_out
 from calipers.networks import MLP, DenseFactory

@@ -91,14 +91,7 @@ def ensemble_from_dict(
             "the same function as load(..., row_weight=...)"
         )
     if row_weight is not None and calibrations:
-        last = len(calibrations) - 1
-        last -= last > 0 and calibrations[last].kind == AdaptiveCoverage.kind
-        weighted: Any = calibrations[last]
-        try:
-            weighted = replace(weighted, row_weight=row_weight)
-        except TypeError:
-            raise ValueError(f"a calibration {weighted.kind!r} takes no row_weight") from None
-        calibrations = (*calibrations[:last], weighted, *calibrations[last + 1 :])
+        calibrations = _with_row_weight(calibrations, row_weight)
     return Ensemble(
         Upgraded(source, bank) if source else bank,
         document["coverage"],
@@ -112,6 +105,20 @@ def ensemble_from_dict(
 def support_from_dict(document: Mapping[str, Any]) -> Support:
     """The support of a stored ensemble; without one, every number is possible."""
     return Support.from_dict(document["support"]) if "support" in document else Support()
+
+
+def _with_row_weight(
+    calibrations: tuple[Calibrator, ...], row_weight: Callable[[FloatArray], FloatArray]
+) -> tuple[Calibrator, ...]:
+    """Give these weights of new rows to the last calibration that was not learned online."""
+    last = len(calibrations) - 1
+    last -= last > 0 and calibrations[last].kind == AdaptiveCoverage.kind
+    weighted: Any = calibrations[last]
+    try:
+        weighted = replace(weighted, row_weight=row_weight)
+    except TypeError:
+        raise ValueError(f"a calibration {weighted.kind!r} takes no row_weight") from None
+    return (*calibrations[:last], weighted, *calibrations[last + 1 :])
 
 
 def _has_code(calibration: Calibrator) -> bool:

@@ -30,7 +30,7 @@ from calipers.bank._program import Program
 from calipers.bank._run import HISTORY_TYPE as HISTORY_TYPE, History
 from calipers.bank._shards import Shards as Shards, ShardWriter as ShardWriter
 from calipers.bank._shared_rows import Plan, Table, padded as padded, scaled_inputs as scaled_inputs
-from calipers.bank._train import TrainingFailedError, room_of as room_of, spawn_seeds, train
+from calipers.bank._train import TrainingFailedError, sizes_of as sizes_of, spawn_seeds, train
 from calipers.bank._upgraded import (
     BankPoints as BankPoints,
     ColumnPoints as ColumnPoints,

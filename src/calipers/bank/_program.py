@@ -6,10 +6,10 @@ are then the same for all lanes, and the updates of a lane that has finished are
 """
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
-from typing import Any, TypeVar
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -31,6 +31,7 @@ from calipers.bank._lanes import (
 )
 from calipers.bank._shared_rows import DeviceRows
 from calipers.bank._shuffle import round_keys, shuffled
+from calipers.bank._steps import adam_moments, clipped, loop, select
 from calipers.heads import HEADS, Head
 from calipers.networks import Network, network_code
 from calipers.objectives import Objective
@@ -41,7 +42,6 @@ SMALL_TILE = 8  # the same for predictions on a CPU, where a single row then cos
 EARLY = 10  # the first ``EARLY * check_every`` epochs are all validated: some tables train quickly
 FEW_STEPS, MANY_STEPS = 8, 16  # steps of an accelerator between two checks by the host
 
-Carry = TypeVar("Carry")
 Fields = tuple[jax.Array, ...]  # what the head makes of the networks' outputs, one array per field
 
 _barrier: Any = jax.lax.optimization_barrier  # untyped in JAX
@@ -151,7 +151,7 @@ class Program:
             best = initial if fresh.best is not None else None
             average = initial if self.averaging else None
             fresh = fresh._replace(network=initial, average=average, best=best)
-        return jax.vmap(_select)(renew, fresh, state)
+        return jax.vmap(select)(renew, fresh, state)
 
     def advance(
         self, state: State, lanes: Lanes, table: DeviceRows, epochs: jax.Array
@@ -171,7 +171,7 @@ class Program:
             state, record = self._epoch(carry[0], lanes, table, requested)
             return state, carry[1].at[i].set(record)
 
-        state, records = _loop(epoch, epochs, (state, records), per_check)
+        state, records = loop(epoch, epochs, (state, records), per_check)
         return state, records, jax.vmap(self._running)(state, lanes)
 
     def _epoch(
@@ -193,7 +193,7 @@ class Program:
         # a static bound: to use its value, even 0, the host would have to wait for the device.
         static = per_check == self._max_steps(lanes) and self._epochs_per_check(lanes) > 1
         count = per_check if static else batches
-        state, sums = _loop(step, count, (state, sums), per_check)
+        state, sums = loop(step, count, (state, sums), per_check)
         trained = jnp.where(running[:, None], sums[:, 1:] / sums[:, :1], jnp.nan)
         state = state._replace(
             epoch=state.epoch + running, loss=jnp.where(running, trained[:, 0], state.loss)
@@ -239,7 +239,7 @@ class Program:
         validated = jnp.where(due[:, None], validated, jnp.nan)
         better = validated[:, 0] < state.best_loss  # False for NaN
         return state._replace(
-            best=jax.vmap(_select)(better, self.evaluated_weights(state), state.best),
+            best=jax.vmap(select)(better, self.evaluated_weights(state), state.best),
             best_loss=jnp.where(better, validated[:, 0], state.best_loss),
             best_epoch=jnp.where(better, state.epoch, state.best_epoch),
         ), validated
@@ -346,9 +346,9 @@ class Program:
         """
         settings, before = lane.settings, state.optimizer
         if self.clipping:
-            gradient = _clipped(gradient, settings.clip_norm)
+            gradient = clipped(gradient, settings.clip_norm)
         betas, rate = self._memory(lane), self._rate(lane, before.count)
-        moments = _barrier(_select(live, _moments(before, gradient, betas), before))
+        moments = _barrier(select(live, adam_moments(before, gradient, betas), before))
         first, second = (1 - beta**moments.count for beta in betas)  # bias corrections
 
         def descend(old: jax.Array, mean: jax.Array, square: jax.Array) -> jax.Array:
@@ -363,7 +363,7 @@ class Program:
         keep = jnp.minimum(settings.averaging, (1 + before.count) / (10 + before.count))
         network = _barrier(network)
         average = jax.tree.map(lambda a, b: keep * a + (1 - keep) * b, state.average, network)
-        return state._replace(network=network, average=_select(live, average, state.average))
+        return state._replace(network=network, average=select(live, average, state.average))
 
     def _memory(self, lane: Lanes) -> tuple[Any, Any]:
         """Decay rates of Adam's moments (its betas)."""
@@ -450,49 +450,6 @@ class Program:
             loss = jnp.where(jnp.any(real & ~(lower < upper)), jnp.inf, loss)
         sums = self._sums(predicted, loss, target, weight, lane.settings)
         return sums[1:] / sums[0]
-
-
-def _select(condition: jax.Array, new: PyTree, old: PyTree) -> PyTree:
-    """``jnp.where`` on every leaf."""
-    return jax.tree.map(lambda a, b: jnp.where(condition, a, b), new, old)
-
-
-def _moments(before: Moments, gradient: PyTree, betas: tuple[Any, Any]) -> Moments:
-    """Adam's moments after a step."""
-    first, second = betas
-    mean = jax.tree.map(lambda g, old: (1 - first) * g + first * old, gradient, before.mean)
-    square = jax.tree.map(
-        lambda g, old: (1 - second) * g**2 + second * old, gradient, before.square
-    )
-    return Moments(before.count + 1, mean, square)
-
-
-def _clipped(gradient: PyTree, largest: jax.Array) -> PyTree:
-    """The gradient, scaled down to a norm of ``largest`` if it is longer."""
-    norm = jnp.sqrt(sum(jnp.sum(leaf**2) for leaf in jax.tree.leaves(gradient)))
-    return jax.tree.map(lambda g: jnp.where(norm < largest, g, g / norm * largest), gradient)
-
-
-def _loop(
-    body: Callable[[jax.Array | int, Carry], Carry],
-    count: jax.Array | int,
-    carry: Carry,
-    per_check: int,
-) -> Carry:
-    """A ``fori_loop`` that tests only every ``per_check`` iterations whether it has ended.
-
-    It runs up to ``per_check - 1`` iterations too many, and ``body`` must then change nothing.
-    """
-    if per_check == 1:
-        return jax.lax.fori_loop(0, count, body, carry)
-
-    def group(i: jax.Array | int, carry: Carry) -> Carry:
-        return jax.lax.fori_loop(0, per_check, lambda j, c: body(i * per_check + j, c), carry)
-
-    groups = -(-count // per_check)
-    if isinstance(groups, int) and groups == 1:
-        return group(0, carry)
-    return jax.lax.fori_loop(0, groups, group, carry)
 
 
 def _is_array_shape(leaf: object) -> bool:

@@ -4,12 +4,11 @@ Between segments of epochs, Python collects the networks that have finished, giv
 waiting plans, reports progress and checks whether it should stop.
 """
 
-import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
 from typing import Any, NamedTuple
 
 import jax
@@ -21,12 +20,12 @@ from calipers._process import before_computing
 from calipers.bank._cache import compiled
 from calipers.bank._clock import Clock
 from calipers.bank._lanes import MEASURES, Lanes, PyTree, RowIndex, Scaling, Settings, State
+from calipers.bank._observer import Observer, StoppedError
 from calipers.bank._program import SEGMENT, Program
 from calipers.bank._shared_rows import Plan, Table
-from calipers.networks import ROWS_FOR_KNOTS
+from calipers.networks import ROWS_FOR_KNOTS, traits
 
 _SEGMENT_SECONDS = 0.5  # target duration of a segment
-_MAX_WAIT = 30.0  # seconds to wait for work that cannot be interrupted, such as compiling
 _MANY_LANES = 128  # from here on, idle lanes slow an accelerator down as much as busy ones
 
 History = NDArray[np.void]
@@ -57,64 +56,6 @@ class Trained(NamedTuple):
     history: History
     out_of_time: bool
     examined: Any = None
-
-
-class StoppedError(Exception):
-    """Training was stopped by the caller."""
-
-
-class Observer:
-    """Reports the progress of runs in threads, stops and awaits them, and lets them take turns."""
-
-    def __init__(self, report: Callable[[int], None], jobs: int) -> None:
-        self.report = report
-        self.stop = threading.Event()
-        self._free = jobs
-        self._queue: deque[threading.Event] = deque()
-        self._turns = threading.Lock()
-        self._change = threading.Condition()
-        self._running = 0
-
-    @contextmanager
-    def running(self) -> Iterator[None]:
-        """Count a run for as long as it lasts."""
-        with self._change:
-            self._running += 1
-        try:
-            yield
-        finally:
-            with self._change:
-                self._running -= 1
-                self._change.notify_all()
-
-    @contextmanager
-    def turn(self) -> Iterator[None]:
-        """Wait for this run's turn to compute: first come, first served.
-
-        Ten chunks on eight cores then end together, instead of two of them long after the others.
-        """
-        granted = threading.Event()
-        with self._turns:
-            if self._free:
-                self._free -= 1
-                granted.set()
-            else:
-                self._queue.append(granted)
-        granted.wait()
-        try:
-            yield
-        finally:
-            with self._turns:
-                if self._queue:
-                    self._queue.popleft().set()
-                else:
-                    self._free += 1
-
-    def end(self) -> None:
-        """Stop all runs and wait for them: a thread cut off inside XLA aborts the process."""
-        self.stop.set()
-        with self._change:
-            self._change.wait_for(lambda: not self._running, timeout=_MAX_WAIT)
 
 
 def run(
@@ -179,7 +120,7 @@ class _OccupiedLanes:
         idle_plan = Plan(0, np.empty(0, int), settings=Settings(epochs=0))
         unit = Scaling(np.zeros(program.in_size), np.ones(program.in_size), 0.0, 1.0)
         self.defaults = program.objective().numbers()
-        self.knots = getattr(program.network, "knots", lambda inputs: None)
+        self.knots = traits(program.network).knots
         no_knots = self.knots(np.empty((0, program.in_size)))
         idle = _lane(idle_plan, unit, shape, self.defaults, no_knots)
         self.lanes: Lanes = jax.tree.map(lambda leaf: np.stack([leaf] * shape.lanes), idle)

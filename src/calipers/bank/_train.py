@@ -17,8 +17,9 @@ from calipers.bank._bank import BLOCK, Bank, lane_count
 from calipers.bank._cache import training_devices
 from calipers.bank._clock import Clock
 from calipers.bank._lanes import Scaling
+from calipers.bank._observer import Observer
 from calipers.bank._program import Program
-from calipers.bank._run import Observer, Shape, Trained, run
+from calipers.bank._run import Shape, Trained, run
 from calipers.bank._shared_rows import Plan, Table, padded
 from calipers.cluster import received, sender
 
@@ -45,7 +46,7 @@ def train(
     report: Callable[[int], None] | None = None,
     seconds: float = math.inf,
     examine: Examine | None = None,
-    room: tuple[int, int, int] = (0, 0, 0),
+    least_sizes: tuple[int, int, int] = (0, 0, 0),
 ) -> Bank:
     """Train one network per plan and return them as a bank, in the order of the plans.
 
@@ -77,7 +78,7 @@ def train(
         Called in the process that trained them with some of the networks, the table and their
         plans; returns one result per network, which the bank has as ``examined``. It must be a
         module-level function, so that it can be sent to other processes.
-    room : (int, int, int)
+    least_sizes : (int, int, int)
         Least number of training rows, validation rows and networks to compile the program for, so
         that the program compiled for other plans serves these as well.
 
@@ -89,7 +90,7 @@ def train(
     plans = list(plans)
     clock = Clock(seconds)
     work = partial(_run_all, program, table)
-    options = (n_jobs, largest_loss, report, clock, examine, room)
+    options = (n_jobs, largest_loss, report, clock, examine, least_sizes)
     trained, lost = work(plans, *options)
     failures = np.zeros(len(plans), dtype=np.int64)
     failed = np.flatnonzero(lost)
@@ -129,7 +130,7 @@ def _run_all(
     report: Callable[[int], None] | None,
     clock: Clock,
     examine: Examine | None,
-    room: tuple[int, int, int],
+    least_sizes: tuple[int, int, int],
 ) -> tuple[list[Trained], BoolArray]:
     """Train groups of plans in parallel; return results in the plans' order, and which failed."""
     jobs = joblib.effective_n_jobs(n_jobs)
@@ -137,20 +138,14 @@ def _run_all(
     threads = getattr(backend, "supports_sharedmem", False)  # other processes see no callback
     devices = training_devices(jobs) if threads else [None]
     jobs = max(jobs, len(devices))
-    rows, validation, networks = map(max, room, room_of(plans))
-    lanes = lane_count(program, -(-networks // len(devices)), rows)
-    shape = Shape(lanes, padded(rows), padded(validation))
-    groups = _groups(plans, lanes, jobs)
+    shape, groups = _layout(program, plans, least_sizes, len(devices), jobs)
     report = report or (lambda _: None)
     watch = Observer(report, jobs) if threads else None
     at_a_time = jobs
     in_turns = not table.streams  # each chunk of a streamed table holds two shards in memory
     if in_turns and threads and jobs > 1 and len(devices) == 1 and jax.default_backend() == "cpu":
         at_a_time = min(max(jobs, len(groups)), 2 * jobs)  # so that no core is idle
-    rounds = [-(-(len(groups) - number) // at_a_time) for number in range(len(groups))]
-    dues: list[tuple[Clock, float]] = [(clock, 1 / remaining) for remaining in rounds]
-    if not threads and groups:
-        dues = [(Clock(clock.seconds / rounds[0]), 1.0)] * len(groups)
+    clocks = _clocks(clock, len(groups), at_a_time, threads)
     chunks = [[plans[i] for i in group] for group in groups]
     work: Callable[..., Any] = _chunk
     arguments: list[tuple[Any, ...]] = [(program, table, chunk) for chunk in chunks]
@@ -158,9 +153,9 @@ def _run_all(
         work, arguments = _remote_chunk, _sent(program, table, chunks, sender(backend, table))
     tasks = (
         joblib.delayed(work)(
-            *first, shape, largest_loss, watch, due, examine, devices[i % len(devices)]
+            *first, shape, largest_loss, watch, clock_share, examine, devices[i % len(devices)]
         )
-        for i, (first, due) in enumerate(zip(arguments, dues, strict=True))
+        for i, (first, clock_share) in enumerate(zip(arguments, clocks, strict=True))
     )
     trained: dict[int, Trained] = {}
     failed = np.zeros(len(plans), dtype=bool)
@@ -183,10 +178,30 @@ def _run_all(
     return [trained[i] for i in range(len(plans))], failed
 
 
-def room_of(plans: Sequence[Plan]) -> tuple[int, int, int]:
-    """Return the ``room`` that ``train`` needs for these plans."""
+def sizes_of(plans: Sequence[Plan]) -> tuple[int, int, int]:
+    """Return the ``least_sizes`` that ``train`` needs for these plans."""
     rows, validation = max(len(p.rows) for p in plans), max(len(p.validation) for p in plans)
     return rows, validation, len(plans)
+
+
+def _layout(
+    program: Program, plans: list[Plan], least_sizes: tuple[int, int, int], devices: int, jobs: int
+) -> tuple[Shape, list[AnyIntArray]]:
+    """Return the shape to compile a program for, and the groups of plans that share its lanes."""
+    rows, validation, networks = map(max, least_sizes, sizes_of(plans))
+    lanes = lane_count(program, -(-networks // devices), rows)
+    return Shape(lanes, padded(rows), padded(validation)), _groups(plans, lanes, jobs)
+
+
+def _clocks(clock: Clock, groups: int, at_a_time: int, threads: bool) -> list[tuple[Clock, float]]:
+    """Return the clock of each group, and the fraction of the time left on it that is the group's.
+
+    Groups in other processes cannot share a clock, and have equal times.
+    """
+    rounds = [-(-(groups - number) // at_a_time) for number in range(groups)]
+    if not threads and groups:
+        return [(Clock(clock.seconds / rounds[0]), 1.0)] * groups
+    return [(clock, 1 / remaining) for remaining in rounds]
 
 
 def _groups(plans: list[Plan], lanes: int, jobs: int) -> list[AnyIntArray]:
@@ -234,14 +249,14 @@ def _chunk(
     shape: Shape,
     largest_loss: float,
     watch: Observer | None,
-    due: tuple[Clock, float],
+    clock_share: tuple[Clock, float],
     examine: Examine | None,
     device: jax.Device | None = None,
 ) -> tuple[list[Trained], BoolArray]:
     """Train some plans within a fraction of the time left on a clock; also return which failed."""
     placed = nullcontext() if device is None else jax.default_device(device)
     with placed, nullcontext() if watch is None else watch.running():
-        trained = run(program, table, plans, shape, watch, *due)
+        trained = run(program, table, plans, shape, watch, *clock_share)
         bank = _collect(program, table, plans, trained, np.zeros(len(plans), np.int64))
         failed = _failed(bank, table, plans, trained, largest_loss)
         if examine is not None:

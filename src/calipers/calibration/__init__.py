@@ -85,6 +85,7 @@ from calipers.calibration._calibrated import (
 )
 from calipers.calibration._effective import (
     RowCount as RowCount,
+    effective_rows as effective_rows,
     infinite_reason as infinite_reason,
     rows_needed as rows_needed,
 )

@@ -111,9 +111,14 @@ class RowCount(NamedTuple):
     n_effective: float
 
 
+def effective_rows(calibration: HasRows) -> float:
+    """Effective sample size of a calibration; its number of rows if it has no other."""
+    return getattr(calibration, "n_effective", calibration.n_rows)
+
+
 def effective_note(calibration: HasRows) -> str:
     """Effective sample size of a calibration in words; empty if it is the number of rows."""
-    number = getattr(calibration, "n_effective", calibration.n_rows)
+    number = effective_rows(calibration)
     if number >= calibration.n_rows - 0.5:
         return ""
     return f" (effective sample size {number:.4g})"
@@ -123,7 +128,7 @@ def infinite_reason(coverages: Sequence[float], calibration: HasRows) -> str:
     """Why intervals of these coverages are infinite, and which would be finite, in words."""
     which = listed(f"{100 * coverage:.4g}%" for coverage in coverages)
     needed = listed(f"{rows_needed(coverage):,}" for coverage in coverages)
-    number = getattr(calibration, "n_effective", calibration.n_rows)
+    number = effective_rows(calibration)
     most = math.floor(1000 * (1.0 - 2.0 / (number + 1))) / 10
     return (
         f"intervals of {which} are infinite: it takes {needed} rows to calibrate them, and there "

@@ -128,7 +128,7 @@ class AdaptiveCoverage(Calibrator):
         X: FloatArray | None = None,
         delay: int = 0,
         cells: FloatArray | None = None,
-        made_by: "Sequence[AdaptiveCoverage] | None" = None,
+        predicted_by: "Sequence[AdaptiveCoverage] | None" = None,
     ) -> Learned:
         """Learn from the targets of rows, one after the other.
 
@@ -145,7 +145,7 @@ class AdaptiveCoverage(Calibrator):
         cells : array of shape (2, n), optional
             Values, possibly infinite, between which each target would have been observed as the
             same value, where the target has point masses; ``y`` is then drawn in between.
-        made_by : sequence of AdaptiveCoverage, optional
+        predicted_by : sequence of AdaptiveCoverage, optional
             The state with which each row was predicted, if known; replaces ``delay``.
 
         Returns
@@ -159,10 +159,10 @@ class AdaptiveCoverage(Calibrator):
         median, scale = median_and_scale(dist)
         inputs = state.shift.standardised(np.zeros((len(target), 0)) if X is None else X)
         by, size, shifts, issued = np.zeros(len(target)), np.ones(len(target)), {}, {}
-        makers = [state] * len(target) if made_by is None else made_by
+        states = [state] * len(target) if predicted_by is None else predicted_by
         for new, labelled in _lagged(len(target), delay):
             if new is not None:
-                shifts[new] = makers[new].shift.issue(inputs[new], scale[new])
+                shifts[new] = states[new].shift.issue(inputs[new], scale[new])
                 by[new] = shifts[new][-1]
             if labelled is not None:
                 size[labelled] = state.shift.size(scale[labelled])
@@ -175,7 +175,7 @@ class AdaptiveCoverage(Calibrator):
         ends = _end_scores(moved, target, z, cells)
         for new, labelled in _lagged(len(target), delay):
             if new is not None:
-                issued[new] = makers[new].levels.issue()
+                issued[new] = states[new].levels.issue()
                 knots[new] = issued[new].scores
             if labelled is not None:
                 past = issued.pop(labelled)

@@ -15,6 +15,7 @@ from calipers._outliers import FAR_TARGETS
 from calipers._text import column_values
 from calipers.cli._options import print_left_out
 from calipers.cli._printing import note, print_rows
+from calipers.multitarget import models_of
 from calipers.preprocessing import Column, DataError
 
 if TYPE_CHECKING:
@@ -98,7 +99,7 @@ def note_outliers(
 ) -> None:
     """Name outlying targets that the networks did not learn from, by their places in the files."""
     targets = pd.DataFrame(values)
-    for name, single in zip(targets, getattr(model, "models_", [model]), strict=True):
+    for name, single in zip(targets, models_of(model), strict=True):
         outliers = single.about_.get("far_targets")
         if outliers is None:
             continue
@@ -112,7 +113,7 @@ def note_outliers(
 def describe_groups(model: "IntervalRegressor | MultiTargetRegressor") -> str:
     """Return a warning about numeric codes of rows that may belong together, or ``""``."""
     names: list[str] = []
-    for single in getattr(model, "models_", [model]):
+    for single in models_of(model):
         encoder = getattr(single, "preprocessor_", None)
         pairs = encoder.used_columns() if encoder else []
         # There are no levels if the model was fitted with groups.

@@ -30,10 +30,12 @@ def evaluate_command(
     common.check_coverage(coverage)
     from calipers.cli import _measures as measuring
     from calipers.cli._holdout import cautions
+    from calipers.multitarget import MultiTargetRegressor
     from calipers.preprocessing import as_numbers
 
     fitted = options.load(model, several=True)
-    level, several = coverage or fitted.coverage, hasattr(fitted, "models_")
+    level = coverage or fitted.coverage
+    several = isinstance(fitted, MultiTargetRegressor)
     if several and by is not None:
         raise typer.BadParameter("--by works for one target: choose it with --target")
     files, (table, values, left_out, _) = options.read(fitted, data)

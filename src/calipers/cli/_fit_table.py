@@ -14,7 +14,7 @@ from calipers.cli._options import cluster_at
 from calipers.cli._printing import note
 from calipers.distributions import Bounds
 from calipers.more_rows import worth_of_more_rows
-from calipers.multitarget import MultiTargetRegressor
+from calipers.multitarget import MultiTargetRegressor, models_of
 from calipers.preprocessing import DataError, TableEncoder, describe_numbers, how_written
 from calipers.regressor import IntervalRegressor
 from calipers.tables import RowSource
@@ -48,7 +48,7 @@ def fit_in_memory(
             labels = None if holdout.labels is None else holdout.labels[rows]
             worth = worth_of_more_rows(model, inputs.iloc[rows], values.iloc[rows], labels)
             result["more_rows"] = model.about_["more_rows"] = str(worth)
-    models = dict(zip(targets, getattr(model, "models_", [model]), strict=True))
+    models = dict(zip(targets, models_of(model), strict=True))
     for name, single in models.items():
         own = evaluation["targets"][name] if several and evaluation else evaluation
         single.set_params(time_budget=budget)  # the given one, of which each fit had a part

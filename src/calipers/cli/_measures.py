@@ -13,9 +13,9 @@ from calipers import _schema as schema, metrics
 from calipers._checks import FloatArray
 from calipers._evaluation import LabelledPrediction, predict_labelled
 from calipers._text import counted, few_digits, listed
-from calipers.calibration import RowCount, infinite_reason, rows_needed
+from calipers.calibration import RowCount, effective_rows, infinite_reason, rows_needed
 from calipers.cli._printing import print_rows
-from calipers.multitarget import MultiTargetRegressor
+from calipers.multitarget import MultiTargetRegressor, models_of
 from calipers.regressor import IntervalRegressor
 
 LEVELS = (0.5, 0.8, 0.9, 0.95, 0.99)  # coverages of the calibration table
@@ -118,15 +118,15 @@ def unbounded(
     The result also has the ``rows_needed`` for each, the number of calibration ``rows`` and their
     ``effective_rows``; it is None if all intervals are finite.
     """
-    models = getattr(model, "models_", [model])  # of a multi-target model
-    for calibration in (c for single in models for c in single.ensemble_.calibrations[-1:]):
+    last = (c for single in models_of(model) for c in single.ensemble_.calibrations[-1:])
+    for calibration in last:
         infinite = [c for c in coverages if not calibration.supports(0.5 * (1.0 - c))]
         if infinite:
             return {
                 "coverages": infinite,
                 "rows_needed": [rows_needed(c) for c in infinite],
                 "rows": calibration.n_rows,
-                "effective_rows": getattr(calibration, "n_effective", calibration.n_rows),
+                "effective_rows": effective_rows(calibration),
             }
     return None
 

@@ -198,11 +198,12 @@ class RowOptions(NamedTuple):
     def load(self, folder: str, *, several: bool = False) -> Any:
         """Load a model; of a multi-target one only ``--target``, unless ``several`` allows all."""
         from calipers.cli._labelled import load_any
+        from calipers.multitarget import MultiTargetRegressor
 
         fitted = load_any(folder, self.n_jobs)
-        models = {single.target_.name: single for single in getattr(fitted, "models_", [])}
-        if not models or (several and self.target is None):
+        if not isinstance(fitted, MultiTargetRegressor) or (several and self.target is None):
             return fitted
+        models = {single.target_.name: single for single in fitted.models_}
         if self.target not in models:
             raise typer.BadParameter(
                 f"{folder} predicts {', '.join(models)}: choose one with --target"
@@ -214,8 +215,9 @@ class RowOptions(NamedTuple):
     ) -> tuple[list[str], "Labelled"]:
         """Return the names of the files, and their rows that have the targets of the model."""
         from calipers.cli import _labelled as labelled
+        from calipers.multitarget import models_of
 
-        models = getattr(model, "models_", [model])
+        models = models_of(model)
         names = [self.target] if self.target else [single.target_.name for single in models]
         kinds: dict[str, Any] = parse_kinds(self.types)
         for other in kinds.keys() - set(names):

@@ -76,9 +76,10 @@ def predict_command(
     from calipers.cli._labelled import load_any, reading
     from calipers.cli._measures import unbounded
     from calipers.cli._scoring import RowScorer
+    from calipers.multitarget import MultiTargetRegressor
 
     fitted = load_any(model, n_jobs)
-    if joint and not hasattr(fitted, "models_"):
+    if joint and not isinstance(fitted, MultiTargetRegressor):
         raise typer.BadParameter(f"--joint needs a model of several targets, {model} has one")
     scorer = RowScorer(fitted, coverages, levels, keep, mark_outside, as_text, joint)
     with reading(files, "predicting") as report, write_blocks(out) as write:

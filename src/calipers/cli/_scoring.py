@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from calipers._text import did_you_mean
 from calipers.cli._printing import meaningful
+from calipers.multitarget import MultiTargetRegressor, models_of
 from calipers.prediction import Prediction, Query
 from calipers.preprocessing import DataError, read_number
 from calipers.tables import RowSource
@@ -56,7 +57,7 @@ class RowScorer:
         """Return columns of predictions by name, prefixed by the target if there are several."""
         coverages = None if self.coverages is None else tuple(self.coverages)
         query = Query(coverages, tuple(self.quantiles or ()))
-        if not hasattr(self.model, "models_"):
+        if not isinstance(self.model, MultiTargetRegressor):
             prediction, outside = self.model.query_and_check(inputs, query)
             return self._written(prediction, self.model), outside
         predictions, outside = self.model.query_and_check(inputs, query, joint=self.joint)
@@ -93,7 +94,7 @@ class RowScorer:
 
     def _typed(self, kept: dict[str, Any]) -> dict[str, Any]:
         """Return the kept columns with numeric inputs parsed from text as the model reads them."""
-        encoder = getattr(getattr(self.model, "models_", [self.model])[0], "preprocessor_", None)
+        encoder = getattr(models_of(self.model)[0], "preprocessor_", None)
         if encoder is None:
             readers = {column.name: read_number for column in self.model.inputs_}
         else:

@@ -37,6 +37,10 @@ from calipers.distributions._quantile_sums import (
 )
 from calipers.distributions._split_normal import SplitNormal
 from calipers.distributions._support import Support
+from calipers.distributions._target_scale import (
+    mean_of as mean_of,
+    on_target_scale as on_target_scale,
+)
 from calipers.distributions._transformed import (
     HALF_NORMAL as HALF_NORMAL,
     TARGET_MAPS as TARGET_MAPS,

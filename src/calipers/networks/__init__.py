@@ -12,6 +12,7 @@ from calipers.networks._factories import (
     DenseFactory,
     Network,
     network_code as network_code,
+    traits as traits,
 )
 from calipers.networks._mlp import (
     MAX_LAYERS as MAX_LAYERS,

@@ -1,7 +1,8 @@
 """Factories of networks, which a bank trains from."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import equinox as eqx
 import jax
@@ -174,12 +175,36 @@ class Around:
 
     def knots(self, inputs: NDArray[np.floating[Any]]) -> NDArray[np.float32] | None:
         """Knots for a network trained on these standardised rows; None if it has no segments."""
-        return self.network.knots(inputs) if hasattr(self.network, "knots") else None
+        return traits(self.network).knots(inputs)
 
     def with_knots(self, module: AroundPoint, knots: jax.Array) -> AroundPoint:
         """Return a network of this factory with these knots."""
         inner = self.network.with_knots(module.network, knots)  # type: ignore[attr-defined]
         return AroundPoint(inner, module.point_at, module.reach)
+
+
+class Traits(NamedTuple):
+    """What training needs to know about a factory, which need not say any of it."""
+
+    smooth: bool  #: Whether to train its networks for a smooth target.
+    clips_inputs: bool  #: Whether inputs are clipped, so that outliers need no care.
+    #: Knots for a network that is trained on some standardised rows, or None.
+    knots: Callable[[NDArray[np.floating[Any]]], NDArray[np.float32] | None]
+
+
+def traits(network: Network) -> Traits:
+    """Return the traits of a factory.
+
+    Examples
+    --------
+    >>> traits(DenseFactory((5,), frequencies=0)).clips_inputs, traits(eqx.nn.Linear).clips_inputs
+    (True, False)
+    """
+    return Traits(
+        getattr(network, "smooth", False),
+        getattr(network, "clips_inputs", False),
+        getattr(network, "knots", lambda inputs: None),
+    )
 
 
 def network_code(network: Network) -> tuple[Any, ...]:

@@ -103,14 +103,9 @@ def export(
         "versions": json.dumps(versions()),
     }
     if ensemble.head.has_interval:
-        levels = np.atleast_1d(ensemble.coverage if coverage is None else coverage).astype(float)
-        sides, tails = _interval(graph, ensemble, X, values, levels)
-        sides = [quantiles.observed(graph, side, ensemble.support) for side in sides]
-        shape = ["rows", len(levels)]
-        if coverage is None or np.isscalar(coverage):
-            sides, shape = [graph.squeezed(side, 1) for side in sides], ["rows"]
-        outputs |= {name: (side, shape) for name, side in zip(OUTPUTS[1:], sides, strict=True)}
-        metadata |= {"coverage": json.dumps(levels.tolist()), "levels": json.dumps(tails)}
+        bounds, levels = _interval_outputs(graph, ensemble, X, values, coverage)
+        outputs |= bounds
+        metadata |= levels
     shape = [len(ensemble.bank), "rows"]
     outputs |= {f"member_{name}": (value, shape) for name, value in values.items()}
     for name, (value, _) in outputs.items():
@@ -158,6 +153,24 @@ def _members(graph: Graph, density: Parts, networks: int) -> Parts:
     shape = graph("Concat", graph.integers(-1, 1), rows, axis=0)
     parts = (*density[:3], density.weight / float(networks))
     return Parts(*(graph("Reshape", part, shape) for part in parts))
+
+
+def _interval_outputs(
+    graph: Graph,
+    ensemble: Ensemble,
+    X: Value,
+    values: dict[str, Value],
+    coverage: float | Sequence[float] | None,
+) -> tuple[dict[str, tuple[Value, list[Any]]], dict[str, str]]:
+    """The bounds by name, with their shapes, and the metadata that say what they are."""
+    levels = np.atleast_1d(ensemble.coverage if coverage is None else coverage).astype(float)
+    sides, tails = _interval(graph, ensemble, X, values, levels)
+    sides = [quantiles.observed(graph, side, ensemble.support) for side in sides]
+    shape: list[Any] = ["rows", len(levels)]
+    if coverage is None or np.isscalar(coverage):
+        sides, shape = [graph.squeezed(side, 1) for side in sides], ["rows"]
+    outputs = {name: (side, shape) for name, side in zip(OUTPUTS[1:], sides, strict=True)}
+    return outputs, {"coverage": json.dumps(levels.tolist()), "levels": json.dumps(tails)}
 
 
 def _interval(

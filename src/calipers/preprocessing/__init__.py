@@ -40,7 +40,7 @@ from calipers.preprocessing._kinds import (
     has_decimal_comma as has_decimal_comma,
     may_be_in_thousands as may_be_in_thousands,
 )
-from calipers.preprocessing._learn import (
+from calipers.preprocessing._numbers import (
     as_numbers as as_numbers,
     how_written as how_written,
     learn_number as learn_number,

@@ -19,7 +19,8 @@ from calipers.preprocessing._column import Column, DataError, as_frame, check_ki
 from calipers.preprocessing._document import check_table
 from calipers.preprocessing._encoders import ENCODERS, Encoder
 from calipers.preprocessing._kinds import has_decimal_comma, may_be_in_thousands
-from calipers.preprocessing._learn import kind_of, learn
+from calipers.preprocessing._learn import learn
+from calipers.preprocessing._numbers import kind_of
 
 if TYPE_CHECKING:
     import pandas as pd

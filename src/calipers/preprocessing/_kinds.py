@@ -30,7 +30,7 @@ from calipers.preprocessing._text_columns import (
     is_truth,
     read_truth,
 )
-from calipers.preprocessing._words import is_language
+from calipers.preprocessing._words import is_language, word_places
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -85,6 +85,11 @@ class Texts:
     @property
     def counts(self) -> NDArray[np.int64]:
         return np.bincount(self.codes[self.codes >= 0], minlength=len(self.levels))
+
+    @cached_property
+    def word_places(self) -> dict[str, list[int]]:
+        """The words within the levels, with the indices of the levels that have each."""
+        return word_places(self.levels.to_pylist())
 
     def by_row(self, values: FloatArray) -> FloatArray:
         """Expand values of ``words`` to one per row; NaN where the text is missing."""
@@ -179,7 +184,7 @@ def _kind_of_text(series: "pd.Series[Any]", most: int) -> DetectedKind:
     rows = int(texts.counts.sum())
     if rows >= _MIN_IDENTIFIERS and len(texts.levels) > 0.9 * rows:
         why = row_identifier("almost all values differ")
-        words = not note and is_language(texts.levels.to_pylist())
+        words = not note and is_language(texts.word_places, len(texts.levels))
         return DetectedKind("identifier", note=note or why, texts=texts if words else None)
     if len(texts.levels) > _MIN_IDENTIFIERS and _is_prose(texts):
         prose = f"free text; {NOT_STORED}"

@@ -1,19 +1,16 @@
 """Learning one column: its description, its encoder and its values."""
 
-from collections.abc import Sequence
-from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
-from calipers._checks import FloatArray
 from calipers._text import counted
-from calipers.preprocessing import _kinds as kinds, _readings as readings
+from calipers.preprocessing import _kinds as kinds
 from calipers.preprocessing._categories import CategoryEncoder, TextEncoder, as_objects, digests
-from calipers.preprocessing._column import Column, DataError, as_frame, check_kind, check_names
+from calipers.preprocessing._column import Column
 from calipers.preprocessing._encoders import (
     BooleanEncoder,
     ConstantEncoder,
@@ -22,7 +19,7 @@ from calipers.preprocessing._encoders import (
     IdentifierEncoder,
     NumberEncoder,
 )
-from calipers.preprocessing._text_columns import is_truth
+from calipers.preprocessing._numbers import format_error, how_written, kind_of, written_format
 from calipers.preprocessing._words import frequent_words
 
 if TYPE_CHECKING:
@@ -53,15 +50,15 @@ def learn(
     if not kind:
         detected = kinds.find_kind(series, max_categories or FEW_CATEGORIES)
     elif kind in ("number", "date"):
-        style, form = _format(series, kind, written)
+        style, form = written_format(series, kind, written)
         detected = kinds.DetectedKind(kind, style, form)
     elif written:
-        raise _no_format(name, kind, written)
+        raise format_error(name, kind, written)
     else:
         detected = kinds.DetectedKind(kind)
     if detected.kind == "text" or (detected.kind == "identifier" and detected.texts):
         texts = detected.texts or kinds.Texts.of(series)
-        if words := frequent_words(texts.levels.to_pylist(), texts.counts, min_frequency):
+        if words := frequent_words(texts.word_places, texts.counts, min_frequency):
             return _text(texts, name, words)
         detected = detected._replace(kind="identifier", note=detected.note or _NO_WORDS)
     if detected.kind == "identifier":
@@ -72,162 +69,6 @@ def learn(
         texts = detected.texts or kinds.Texts.of(series)
         return _category(texts, name, detected.note, max_categories, min_frequency)
     return _ordered(series, name, detected)
-
-
-def read_number(series: "pd.Series[Any]", kind: str | None = None) -> FloatArray:
-    """A column of numbers, or of text that means numbers, as floats; NaN where it is missing."""
-    return learn_number(series, kind)[0]
-
-
-def learn_number(series: "pd.Series[Any]", kind: str | None = None) -> tuple[FloatArray, str]:
-    """A column as floats, NaN where they are missing; and its kind, as ``kind`` takes it.
-
-    ``kind`` is ``"number"``, perhaps with an example of how text writes numbers, as in
-    ``"number 1,234.5"``; this is detected by default.
-    """
-    check_kind(str(series.name), kind or "number")
-    kind, _, written = (kind or "number").partition(" ")
-    if kind != "number":
-        raise DataError(f"a column of numbers cannot be of kind {kind!r}", column=str(series.name))
-    typed = kinds.type_of(series)
-    words = _words(series)
-    if typed == "boolean" or (not written and len(words) and is_truth(words)):
-        return BooleanEncoder().read(series), "number"
-    if typed == "date" or (
-        not written
-        and readings.number_text(words, codes=False) == (None, "")
-        and readings.date_text(words)[0] is not None
-    ):
-        problem = "holds dates where numbers are needed: convert them to days, hours or years"
-        raise DataError(problem, column=str(series.name))
-    style, _ = _format(series, "number", written, words)
-    encoder = NumberEncoder(**vars(style))
-    return encoder.read(series), kind_of("number", encoder)
-
-
-def read_target(y: ArrayLike, *, plain: bool = False) -> FloatArray:
-    """Targets as floats of the same shape, NaN where they are missing; text as in a column.
-
-    ``plain`` refuses text in a number format such as ``1,234.5``. A block of rows cannot tell the
-    format of the others.
-
-    >>> read_target(["1,234.5", "(7)", "na"]).tolist()
-    [1234.5, -7.0, nan]
-    >>> read_target(["1.5", "1,234.5"], plain=True)
-    Traceback (most recent call last):
-    ...
-    calipers.preprocessing._column.DataError: column 'y', row 1 (from 0): '1,234.5' is not a number
-    """
-    import pandas as pd
-
-    if isinstance(y, pd.Series) and y.dtype.kind in "biuf":
-        return y.to_numpy(np.float64, na_value=np.nan)
-    values = np.asarray(y)
-    if values.dtype.kind in "biuf":
-        return values.astype(np.float64)
-    if values.dtype.kind in "mM":
-        raise DataError(f"must hold numbers, got {values.dtype}: convert times to numbers")
-    if not any(isinstance(value, str | bytes) for value in values.flat):
-        with suppress(TypeError, ValueError):  # a missing value that is no NaN, or no number
-            return values.astype(object).astype(np.float64)
-    column = pd.Series(values.ravel(), dtype=object, name="y")
-    numbers = NumberEncoder().read(column) if plain else learn_number(column)[0]
-    return numbers.reshape(values.shape)
-
-
-def pick_numbers(frame: "pd.DataFrame", names: Sequence[str]) -> "pd.DataFrame":
-    """The columns ``names`` of a frame as numbers, none of which may be missing."""
-    import pandas as pd
-
-    frame = as_frame(frame)
-    check_names(map(str, frame), names)
-    columns = {name: read_number(frame[name]) for name in names}
-    for name, values in columns.items():
-        missing = np.flatnonzero(np.isnan(values))
-        if missing.size:
-            raise DataError("the number is missing", column=name, row=int(missing[0]))
-    return pd.DataFrame(columns, index=frame.index)
-
-
-def _words(series: "pd.Series[Any]") -> pa.Array:
-    """The distinct texts of a column, without missing ones; none if it is not text."""
-    if kinds.type_of(series) is None:
-        return kinds.Texts.of(series).words
-    return pa.array([], pa.large_string())
-
-
-def as_numbers(series: "pd.Series[Any]") -> "pd.Series[Any]":
-    """A column of text that means numbers as floats; any other column unchanged."""
-    import pandas as pd
-
-    if kinds.type_of(series) is not None:
-        return series
-    texts = kinds.Texts.of(series)
-    style, _ = readings.number_text(texts.words)
-    if style is None or not len(texts.words):
-        return series
-    return pd.Series(texts.by_row(style.read(texts.words)), series.index, name=series.name)
-
-
-def kind_of(kind: str, encoder: Encoder) -> str:
-    """The kind of a column and how its text is written, as ``learn`` takes it."""
-    if isinstance(encoder, NumberEncoder):
-        example = readings.NumberText(encoder.decimal, encoder.thousands, encoder.unit).example()
-        return f"{kind} {example}".rstrip()
-    if isinstance(encoder, DateEncoder) and encoder.form not in (None, "ISO8601"):
-        return f"{kind} {encoder.form}"
-    return kind
-
-
-def how_written(kind: str) -> str:
-    """Describe how a column's text is written, from the result of ``kind_of``.
-
-    >>> how_written("number 1,234.5"), how_written("number")
-    ('numbers written like 1,234.5', '')
-    """
-    kind, _, written = kind.partition(" ")
-    if not written:
-        return ""
-    if kind == "date":
-        return f"dates written as {written}"
-    times = "clock times as hours: 10:30 is 10.5"
-    return times if written == "10:30" else f"numbers written like {written}"
-
-
-def _format(
-    series: "pd.Series[Any]", kind: str, written: str, words: pa.Array | None = None
-) -> tuple[readings.NumberText, str | None]:
-    """How a column writes numbers or dates: as ``written`` says, unless it is empty.
-
-    ``words`` are those of the column, if they are known.
-    """
-    if kind == "date" and written:
-        return readings.NumberText(), written
-    words = _words(series) if words is None else words
-    if written:
-        style = readings.given_number_text(written, words)
-        if style is None:
-            raise _no_format(str(series.name), kind, written)
-        return style, None
-    if not len(words):
-        return readings.NumberText(), None
-    if kind == "number":
-        found, note = readings.number_text(words, codes=False)
-        form, style = None, found or readings.best_number_text(words)
-    else:
-        form, note = readings.date_text(words)
-        form, style = None if form == "ISO8601" else form, readings.NumberText()
-    if note:
-        raise DataError(note, column=str(series.name))
-    return style, form
-
-
-def _no_format(name: str, kind: str, written: str) -> ValueError:
-    return ValueError(
-        f"kinds[{name!r}] must be a kind of column, 'number' with an example such as "
-        f"'number 1,234.5', or 'date' with a format such as 'date %d/%m/%Y'; got "
-        f"{kind + ' ' + written!r}"
-    )
 
 
 def _identifier(series: "pd.Series[Any]", name: str, note: str) -> LearnedColumn:
@@ -264,7 +105,7 @@ def _category(
     rare = digests(level for level, _ in ranked[len(levels) :])
     words: list[str] = []
     if kept < len(ranked) and texts.counts.mean() < _FEW_ROWS:
-        words = frequent_words(texts.levels.to_pylist(), texts.counts, min_frequency)
+        words = frequent_words(texts.word_places, texts.counts, min_frequency)
         note += f"; inputs for {counted(len(words), 'word')} in them" if words else ""
     encoder = CategoryEncoder(levels, counts, kept, missing, rare, words=words)
     column = Column(name, "category", categories=tuple(levels[:kept]), missing=missing, note=note)

@@ -6,9 +6,9 @@ a whole. But "Beauty Academy of Dayton" and "Ohio Beauty School" have a word in 
 
 import re
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
-from statistics import median
+from itertools import chain
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,20 +22,29 @@ _MAX_WORDS = 100  # with inputs, of one column
 _LANGUAGE = (2, 3)  # words, and their letters, of a text that is more than an identifier
 
 
-def frequent_words(texts: Iterable[str], counts: IntArray, fewest: int = 1) -> list[str]:
-    """Words that some of the distinct texts have in common, most frequent first.
+def word_places(texts: Iterable[str]) -> dict[str, list[int]]:
+    """Every word of some texts, with the indices of the texts that have it.
 
-    ``counts`` are the rows of each text. A word has twenty of them at least, or ``fewest``. Of
-    words that the same texts have, one is returned.
-
-    >>> texts = ["Ohio Beauty School", "Beauty Academy", "Law School", "ohio"]
-    >>> frequent_words(texts, np.array([10, 20, 30, 10]))
-    ['school', 'beauty', 'ohio']
+    >>> word_places(["Law School", "law"])["law"]
+    [0, 1]
     """
     found: dict[str, list[int]] = {}
     for i, text in enumerate(texts):
         for word in _words(text):
             found.setdefault(word, []).append(i)
+    return found
+
+
+def frequent_words(found: Mapping[str, list[int]], counts: IntArray, fewest: int = 1) -> list[str]:
+    """Words that some of the distinct texts have in common, most frequent first.
+
+    ``found`` are the ``word_places`` of the texts, and ``counts`` the rows of each. A word has
+    twenty of them at least, or ``fewest``. Of words that the same texts have, one is returned.
+
+    >>> texts = ["Ohio Beauty School", "Beauty Academy", "Law School", "ohio"]
+    >>> frequent_words(word_places(texts), np.array([10, 20, 30, 10]))
+    ['school', 'beauty', 'ohio']
+    """
     shared = {w: places for w, places in found.items() if 1 < len(places) < len(counts)}
     distinct = {tuple(shared[word]): word for word in sorted(shared, reverse=True)}
     rows = {word: int(counts[list(places)].sum()) for places, word in distinct.items()}
@@ -60,14 +69,18 @@ def with_words(values: NDArray[np.object_], words: Sequence[str]) -> BoolArray:
     return result
 
 
-def is_language(texts: Iterable[str]) -> bool:
-    """Whether distinct texts, of almost as many rows, are more than identifiers.
+def is_language(found: Mapping[str, list[int]], count: int) -> bool:
+    """Whether ``count`` distinct texts, of almost as many rows, are more than identifiers.
 
-    >>> is_language(["Anna's car", "car repair"]), is_language(["AB-12-cd", "3f2a-77bc"])
-    (True, False)
+    >>> is_language(word_places(["Anna's car", "car repair"]), 2)
+    True
+    >>> is_language(word_places(["AB-12-cd", "3f2a-77bc"]), 2)
+    False
     """
     fewest, letters = _LANGUAGE
-    return median(sum(len(w) >= letters for w in _words(text)) for text in texts) >= fewest
+    places = chain.from_iterable(found[word] for word in found if len(word) >= letters)
+    words = np.bincount(np.fromiter(places, np.intp), minlength=count)
+    return bool(np.median(words) >= fewest)
 
 
 def is_word(text: str) -> bool:

@@ -144,18 +144,8 @@ def search(
     >>> result.best_estimator.fit(X, y)  # doctest: +SKIP
     """
     known_score(select)
-    if not isinstance(estimator, IntervalRegressor):
-        raise TypeError(f"estimator must be an IntervalRegressor, got {type(estimator).__name__}")
-    spaces.check_counts(n_candidates=n_candidates, finalists=finalists, max_epochs=max_epochs)
-    if patience is not None:
-        spaces.check_counts(patience=patience)
-    if time_budget is not None and not time_budget > 0:
-        raise ValueError(f"time_budget must be above 0 seconds, got {time_budget!r}")
-    if store is not None and not isinstance(random_state, int | np.integer):
-        raise ValueError(
-            "store needs an integer random_state, so that the search can be continued, "
-            f"got {random_state!r}"
-        )
+    counts = {"n_candidates": n_candidates, "finalists": finalists, "max_epochs": max_epochs}
+    _check_arguments(estimator, counts, patience, time_budget, random_state, store)
     inputs, target = check_X_y(X, y, dtype=np.float64, y_numeric=True)
     seed = int(check_random_state(random_state).randint(2**31))
     base = clone(estimator)
@@ -188,6 +178,29 @@ class Stage(NamedTuple):
     def granted(self) -> int:
         """Maximum network-epochs of one candidate."""
         return self.trial.networks * self.budget
+
+
+def _check_arguments(
+    estimator: object,
+    counts: dict[str, int],
+    patience: int | None,
+    time_budget: float | None,
+    random_state: object,
+    store: object,
+) -> None:
+    """Refuse arguments of ``search`` that are of the wrong type or out of their range."""
+    if not isinstance(estimator, IntervalRegressor):
+        raise TypeError(f"estimator must be an IntervalRegressor, got {type(estimator).__name__}")
+    spaces.check_counts(**counts)
+    if patience is not None:
+        spaces.check_counts(patience=patience)
+    if time_budget is not None and not time_budget > 0:
+        raise ValueError(f"time_budget must be above 0 seconds, got {time_budget!r}")
+    if store is not None and not isinstance(random_state, int | np.integer):
+        raise ValueError(
+            "store needs an integer random_state, so that the search can be continued, "
+            f"got {random_state!r}"
+        )
 
 
 def _run(

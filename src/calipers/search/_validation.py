@@ -17,7 +17,7 @@ from calipers.regressor import IntervalRegressor
 from calipers.search._result import Outcome
 from calipers.training import batch_size_of, make_program, make_settings, optimizer_of
 
-_FAILED = (np.nan,) * 4  # measures of a failed network
+_FAILED: tuple[float, ...] = (np.nan,) * 4  # measures of a failed network
 _MIN_RATE = 1e-9  # below, single-precision weights do not change
 
 
@@ -112,15 +112,9 @@ def evaluate(
     if single:
         by_plan = measures.reshape(-1, len(_FAILED))
         by_plan[bank.numbers] = np.reshape(bank.examined, (-1, len(_FAILED)))
-    for split, (_, valid_rows) in enumerate(trial.splits if not single else []):
-        for i, (estimator, networks) in enumerate(zip(estimators, index[:, split], strict=True)):
-            if networks.min() >= 0:
-                lower, point, upper = _interval(bank[networks], estimator, trial.X[valid_rows])
-                support = learn_support(trial.y, estimator.bounds)
-                point = np.clip(point, *support.ends)
-                observed = Interval(support.observe(lower), point, support.observe(upper))
-                target = trial.y[valid_rows]
-                measures[i, split] = _measures(observed, target, estimator.coverage)
+    else:
+        for i, estimator in enumerate(estimators):
+            measures[i] = _measure_ensembles(trial, estimator, bank, index[i])
     return [
         _outcome(trial, [bank.histories[i] for i in networks.flat if i >= 0], values)
         for networks, values in zip(index, measures, strict=True)
@@ -142,14 +136,31 @@ def _measure_each(bank: Bank, table: Table, plans: Sequence[Plan]) -> list[tuple
     return measures
 
 
-def _interval(bank: Bank, estimator: IntervalRegressor, X: FloatArray) -> Interval:
-    """Return a single network's own intervals, or those of the ensemble."""
-    if len(bank) == 1:
-        members = Ensemble(bank, estimator.coverage, "none").members(X)
-        return Interval(*(side[0] for side in members))
-    prediction = Ensemble(bank, estimator.coverage, estimator.aggregation).predict(X)
-    lower, upper = prediction.bounds(estimator.coverage)
-    return Interval(lower, prediction.point, upper)
+def _measure_ensembles(
+    trial: Trial, estimator: IntervalRegressor, bank: Bank, index: IntArray
+) -> list[tuple[float, ...]]:
+    """Return measures of a candidate on each split, from its networks of shape (splits, members).
+
+    A single network gives its own bounds.
+    """
+    aggregation = "none" if trial.n_networks == 1 else estimator.aggregation
+    support = learn_support(trial.y, estimator.bounds)
+    measures = [_FAILED] * len(index)
+    for split, networks in enumerate(index):
+        if networks.min() < 0:
+            continue
+        ensemble = Ensemble(bank[networks], estimator.coverage, aggregation, support=support)
+        rows = trial.splits[split][1]
+        try:
+            prediction = ensemble.predict(trial.X[rows])
+        except ValueError:
+            if trial.n_networks == 1:  # its outputs are not finite
+                continue
+            raise
+        lower, upper = prediction.bounds(estimator.coverage)
+        interval = Interval(lower, prediction.point, upper)
+        measures[split] = _measures(interval, trial.y[rows], estimator.coverage)
+    return measures
 
 
 def _measures(interval: Interval, target: FloatArray, coverage: float) -> tuple[float, ...]:

@@ -186,8 +186,8 @@ class Served:
         ``adapt``, the update serves the alarm only.
         """
         by_version, oldest = dict(self._versions), self._versions[0][1]
-        made_by = [by_version.get(version, oldest) for version in versions.tolist()]
-        updated = self._following.learn(inputs, y, made_by=made_by)[0]
+        predicted_by = [by_version.get(version, oldest) for version in versions.tolist()]
+        updated = self._following.learn(inputs, y, predicted_by=predicted_by)[0]
         self._following = updated
         if adapt:
             self._versions.append((self._versions[-1][0] + 1, updated))
