@@ -36,6 +36,8 @@ TABLES = {  # package, table, target, columns that leak the target or identify t
     "vocabulary": ("carData", "GSSvocab", "vocab", ()),
 }
 
+MISTYPED = {"hawks": ["9.12"]}  # among times such as 10:30, which calipers refuses; empty for all
+
 
 @dataclass(frozen=True, eq=False)
 class FrameTask:
@@ -71,7 +73,8 @@ def export(folder):
 def load_task(name, split):
     """Training and test rows of a split: a fifth of the rows for testing, both capped in size."""
     target = TABLES[name][2]
-    frame = pd.read_csv(Path(os.environ["CALIPERS_TABLES"], f"{name}.csv.gz"))
+    path = Path(os.environ["CALIPERS_TABLES"], f"{name}.csv.gz")
+    frame = pd.read_csv(path).replace(MISTYPED.get(name, []), np.nan)
     unit = frame[target].std(ddof=0)
     order = np.random.default_rng(split).permutation(len(frame))
     cut = len(frame) // 5
