@@ -1,5 +1,6 @@
-"""Columns of frames by name and by position."""
+"""Columns of frames by name and by position, and names that several columns have."""
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -11,6 +12,16 @@ def column_names(frame: Any) -> list[str]:
     """Names of the columns of a frame of pandas or polars, or of a table of Arrow, as text."""
     of_arrow = type(frame).__module__.startswith("pyarrow")
     return [str(name) for name in (frame.column_names if of_arrow else frame.columns)]
+
+
+def refuse_same_names(what: str, names: Sequence[str]) -> None:
+    """Refuse several columns of one name; ``what`` says where they are.
+
+    >>> refuse_same_names("the table has more than one column", ["size", "kind"])
+    """
+    repeated = [name for name, count in Counter(names).items() if count > 1]
+    if repeated:
+        raise DataError(f"{what} {repeated[0]!r}: give each its own name")
 
 
 def by_position(estimator: object, X: Any, names: Sequence[str], needed: Iterable[str]) -> Any:

@@ -12,7 +12,7 @@ from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import check_X_y, validate_data
 
 from calipers._checks import BoolArray, FloatArray, refuse_masked, warn
-from calipers._estimator.column_names import by_position, column_names
+from calipers._estimator.column_names import by_position, column_names, refuse_same_names
 from calipers._estimator.row_labels import check_size, read_target
 from calipers._estimator.wrapped import Regressor, points_of
 from calipers._schema import anything, list_of, one_of
@@ -264,6 +264,8 @@ def _as_numbers(
         return ready
     refuse_masked("X", X)
     framed, options = is_frame(X), {"reset": reset, "dtype": _FLOATS}
+    if framed:
+        refuse_same_names("the table has more than one column", column_names(X))
     if not isinstance(y, str):
         options["y_numeric"] = True
     try:
