@@ -245,6 +245,18 @@ def test_the_scale_is_chosen_by_out_of_fold_scores(monkeypatch):
         IntervalRegressor(loss=Density(scale="log"), **SMALL).fit(X, y)
 
 
+def test_a_model_is_saved_without_the_score_of_a_trial_that_failed(monkeypatch, tmp_path):
+    def trial(model, program, shape, data, folds, epochs, room):
+        yield from ()
+        return Measures(*[1.0] * 4) if shape.scale == "asinh" else candidates._FAILED
+
+    monkeypatch.setattr(candidates, "trial", trial)
+    model = IntervalRegressor(**SMALL | {"epochs": 3}).fit(*prices(250, slope=5.0))
+    assert model.about_["shapes"] == {"1, asinh": 1.0}
+    model.save(tmp_path / "model")
+    assert IntervalRegressor.load(tmp_path / "model").about_ == model.about_
+
+
 def test_smooth_networks_take_larger_steps_and_fewer():
     model, given = IntervalRegressor(), IntervalRegressor(epochs=7)
     one, other = (make_settings(model, 5000, 64, stops=True, smooth=s) for s in (False, True))

@@ -234,6 +234,7 @@ def test_kinds_are_saved_and_damage_is_refused(model, tmp_path, by):
         ({"by": 7}, "got 7"),
         ({"by": "x", "sample_weight": np.ones(60)}, "sample_weight and by cannot be combined"),
         ({"half_life": 0}, "half_life must be a number of rows from 1 on, got 0"),
+        ({"half_life": "x"}, "half_life must be a number of rows from 1 on, got 'x'"),
         ({"half_life": 9.0, "by": "x"}, "half_life and by cannot be combined"),
         ({"groups": np.ones(5)}, "inconsistent numbers"),
         ({"row_weight": len, "sample_weight": [1.0]}, "both weight rows"),

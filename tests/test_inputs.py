@@ -5,6 +5,7 @@ import json
 import numpy as np
 import pandas as pd
 import polars as pl
+import pyarrow as pa
 import pytest
 from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV
@@ -199,6 +200,15 @@ class TestAuto:
             ValueError, match=r"contains NaN\. The model was fitted on numbers alone"
         ):
             numbers.predict(X[["size"]])
+
+    @pytest.mark.parametrize("kind", [pd.DataFrame, pa.Table.from_arrays])
+    def test_columns_of_one_name_are_refused_by_name(self, table, kind):
+        X, y = np.c_[np.linspace(-1, 1, 80), np.arange(80) % 7], table[1]
+        names = {"columns" if kind is pd.DataFrame else "names": ["size", "size"]}
+        same = kind(X if kind is pd.DataFrame else [*X.T], **names)
+        for call in (lambda: tiny().fit(same, y), lambda: tiny(epochs=1).fit(X, y).predict(same)):
+            with pytest.raises(DataError, match="more than one column 'size': give each its own"):
+                call()
 
     def test_a_parameter_of_the_encoder_makes_one(self):
         assert tiny().set_params(preprocessor__max_categories=9).preprocessor.max_categories == 9

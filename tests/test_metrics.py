@@ -497,6 +497,17 @@ def test_weights_of_the_worst_slab_are_repetitions():
     assert alike == metrics.worst_slab_coverage(*data)
 
 
+@pytest.mark.parametrize("weight", [0.1, 3.3])
+def test_equal_weights_do_not_change_the_worst_slab(weight):
+    for seed in range(15):
+        rng = np.random.default_rng(seed)
+        X = rng.standard_normal((300, 3))
+        data = (rng.standard_normal(300), np.full(300, -1.5), 1.5 + np.fmax(X[:, 0], 0), X)
+        options = {"n_directions": 30, "random_state": seed}
+        alike = metrics.worst_slab_coverage(*data, **options, sample_weight=np.full(300, weight))
+        assert alike == pytest.approx(metrics.worst_slab_coverage(*data, **options))
+
+
 def test_a_slab_of_weighted_rows_is_that_of_repeated_rows():
     rng = np.random.default_rng(0)
     X, search = rng.standard_normal((500, 2)), rng.random(500) < 0.5

@@ -166,6 +166,7 @@ def test_few_rows_give_infinite_joint_intervals():
     [
         (Y["price"], "one column per target"),
         (Y[["price"]], "at least two targets"),
+        (Y.set_axis(["price"] * Y.shape[1], axis=1), "more than one target 'price'.* own name"),
     ],
 )
 def test_one_target_is_for_the_other_class(y, message):

@@ -5,11 +5,14 @@ from dataclasses import replace
 
 import numpy as np
 import pandas as pd
+import polars as pl
+import pyarrow as pa
 import pytest
 from sklearn.datasets import load_diabetes
 
 from calipers import IntervalRegressor, load
 from calipers._estimator.training_rows import read_rows
+from calipers.importance import dependence
 from calipers.networks import MLP
 from calipers.preprocessing import TableEncoder
 from calipers.preprocessing._numeric_codes import (
@@ -187,6 +190,48 @@ def test_frames_missing_numbers_and_weights():
         "pressure (spread of targets)",
     ]
     assert np.isfinite(model.predict(frame)).all()
+
+
+@pytest.mark.parametrize("kind", [pd.DataFrame, pl.DataFrame, pa.table])
+def test_a_frame_is_read_by_position_if_the_model_was_fitted_on_an_array(model, kind, tmp_path):
+    """As one of scikit-learn, and as if the array had no codes."""
+    frame = kind({"x": X_TEST[:, 0], "pressure": X_TEST[:, 1]})
+    model.save(tmp_path / "model")
+    for fitted in (model, load(tmp_path / "model")):
+        assert not hasattr(fitted, "feature_names_in_")
+        with pytest.warns(UserWarning, match="X has feature names, but IntervalRegressor was"):
+            found = fitted.predict_interval(frame)
+        np.testing.assert_array_equal(found, model.predict_interval(X_TEST))
+        with pytest.warns(UserWarning, match="without feature names"):
+            assert not fitted.outside(frame).any()
+
+
+def test_columns_without_names_are_read_by_position_and_the_models_own_by_name(model):
+    point = model.predict(X_TEST)
+    np.testing.assert_array_equal(model.predict(pd.DataFrame(X_TEST)), point)
+    named = pd.DataFrame({"x1": X_TEST[:, 1], "other": 0.0, "x0": X_TEST[:, 0]})
+    np.testing.assert_array_equal(model.predict(model.pick(named)), point)
+    with pytest.raises(ValueError, match="X has 3 features, but IntervalRegressor is expecting 2"):
+        model.predict(named.set_axis(["a", "b", "c"], axis=1))
+
+
+def test_points_of_a_model_without_names_are_upgraded_and_examined_on_a_frame():
+    points = IntervalRegressor(loss="mse", **TINY | {"epochs": 1}).fit(X, Y)
+    frame = pd.DataFrame(X, columns=["x", "pressure"])
+    with pytest.warns(UserWarning, match="without feature names"):
+        upgraded = IntervalRegressor(**TINY | {"epochs": 1}).upgrade(points, frame, Y)
+    np.testing.assert_allclose(upgraded.predict(X_TEST), points.predict(X_TEST), atol=1e-3)
+    with pytest.warns(UserWarning, match="without feature names"):
+        curve = dependence(upgraded, frame, "x0", n_values=3)
+    np.testing.assert_array_equal(curve.point, dependence(upgraded, X, "x0", n_values=3).point)
+
+
+def test_codes_in_a_table_of_arrow():
+    table = pa.table({"x": X[:, 0], "pressure": X[:, 1]})
+    model = IntervalRegressor(**TINY | {"epochs": 1}).fit(table, Y)
+    assert model.feature_names_in_.tolist() == ["x", "pressure"]
+    assert len(model.preprocessor_.get_feature_names_out()) == 5
+    np.testing.assert_array_equal(model.predict(table), model.predict(table.select([1, 0])))
 
 
 def test_groups_and_a_parameter_turn_target_encoding_off():

@@ -575,6 +575,10 @@ class TestData:
             small().fit(X, y, sample_weight=np.zeros(250))
         with pytest.raises(ValueError, match="coverage must be between 0 and 1, got 95"):
             small().fit(X, y).predict_interval(X, coverage=95)
+        with pytest.raises(ValueError, match=r"coverage must name one level or more.* got \[\]"):
+            small().fit(X, y).predict_interval(X, [])
+        with pytest.raises(ValueError, match="quantiles must name one level or more"):
+            small().fit(X, y).predict_quantiles(X, ())
         with pytest.raises(NotFittedError):
             small().predict_interval(X)
 

@@ -268,7 +268,8 @@ def _with_values(
 
 def _position(table: "pd.DataFrame | NDArray[Any]", place: int, name: str) -> int:
     """Index of a column: that of its name in a frame, whose columns may be in another order."""
-    return place if isinstance(table, np.ndarray) else list(map(str, table.columns)).index(name)
+    names = [] if isinstance(table, np.ndarray) else list(map(str, table.columns))
+    return names.index(name) if name in names else place
 
 
 def _as_table(X: ArrayLike) -> "pd.DataFrame | NDArray[Any]":

@@ -28,6 +28,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from calipers import storage
 from calipers._checks import FloatArray
+from calipers._estimator.column_names import refuse_same_names
 from calipers._estimator.row_labels import checked_target
 from calipers._estimator.together import run_fits
 from calipers._schema import anything, array_of, arrays_under, list_of, record, refuse, within
@@ -293,6 +294,7 @@ def _targets(y: Any) -> list[Any]:
     import pandas as pd
 
     if hasattr(y, "columns"):
+        refuse_same_names("y has more than one target", [str(name) for name in y.columns])
         frame = pd.DataFrame({str(name): np.asarray(y[name]) for name in y.columns})
     else:
         values = np.asarray(y)

@@ -212,8 +212,10 @@ class Forward:
 
 
 def checked_levels(name: str, value: float | Sequence[float]) -> list[float]:
-    """Return coverages or quantile levels as a list; all must be between 0 and 1."""
+    """Return coverages or quantile levels as a list; there must be some, between 0 and 1."""
     array = np.atleast_1d(np.asarray(value, dtype=np.float64))
+    if not array.size:
+        raise ValueError(f"{name} must name one level or more, between 0 and 1, got {value!r}")
     if array.ndim != 1 or not ((array > 0) & (array < 1)).all():
         raise ValueError(f"{name} must be between 0 and 1, got {value!r}")
     return [float(level) for level in array]

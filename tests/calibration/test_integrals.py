@@ -88,6 +88,16 @@ def check(rows, bound=BOUND):
     assert (np.abs(scores - score) <= bound * scale).all()
 
 
+@pytest.mark.parametrize(("members", "spread"), [(3, 3.0), (3, 100.0), (10, 10.0)])
+def test_errors_are_within_a_hundredth_where_modes_are_far_apart(members, spread, map_of_many):
+    """The variance of few rows has up to three times this error."""
+    rng = np.random.default_rng(4)
+    loc = spread * rng.standard_normal((members, ROWS))
+    sides = rng.uniform(0.5, 1.0, (2, members, ROWS))
+    far = Members(loc, *sides, np.full((members, 1), 1 / members))
+    check(MixtureRows(far, (map_of_many,), (None,)), 1e-2)
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("name", NAMES)
 def test_errors_are_within_the_bound(name, map_of_many):

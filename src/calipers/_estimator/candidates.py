@@ -92,7 +92,7 @@ def choose_shape(
                 measured[shape] = yield from trial_of(shape)
         scores = {shape: measures.score for shape, measures in measured.items()}
         best = decide(scores)
-        model.about_["shapes"] = {str(shape): score for shape, score in scores.items()}
+        model.about_["shapes"] = {str(k): v for k, v in scores.items() if np.isfinite(v)}
     return shaped(program, best), map_of(best, data)
 
 

@@ -124,7 +124,8 @@ def _check_options(
     half_life: float | None,
 ) -> None:
     """Raise ValueError if options are invalid or cannot be combined."""
-    if half_life is not None and not 1 <= half_life < np.inf:
+    counts_rows = isinstance(half_life, int | float | np.number) and 1 <= half_life < np.inf
+    if half_life is not None and not counts_rows:
         raise ValueError(f"half_life must be a number of rows from 1 on, got {half_life!r}")
     weighting = {"row_weight": row_weight, "shifted_to": shifted_to, "sample_weight": weight}
     weighting["half_life"] = half_life

@@ -12,6 +12,7 @@ from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import check_X_y, validate_data
 
 from calipers._checks import BoolArray, FloatArray, refuse_masked, warn
+from calipers._estimator.column_names import by_position, column_names, refuse_same_names
 from calipers._estimator.row_labels import check_size, readable_target
 from calipers._estimator.wrapped import Regressor, points_of
 from calipers._schema import anything, list_of, one_of
@@ -49,8 +50,18 @@ class Inputs:
 
     def read(self, estimator: "Model", X: ArrayLike) -> FloatArray:
         """Inputs as finite numbers; ``estimator`` has the column names and is named in errors."""
-        numbers = _as_numbers(estimator, X) if self.encoder is None else self.encoder.transform(X)
+        if self.encoder is None:
+            numbers = _as_numbers(estimator, X)
+        else:
+            numbers = self.encoder.transform(self.table(estimator, X))
         return self._with_points(X, numbers, estimator.n_jobs)
+
+    def table(self, estimator: "Model", X: ArrayLike) -> ArrayLike:
+        """Inputs as the encoder takes them, by position for a model fitted without names."""
+        if hasattr(estimator, "feature_names_in_"):
+            return X
+        names = [column.name for column in self.columns]
+        return by_position(estimator, X, names, [c.name for c in self.columns if c.used])
 
     def _with_points(self, X: ArrayLike, numbers: FloatArray, n_jobs: int | None = 1) -> FloatArray:
         if self.forest is not None:
@@ -73,7 +84,8 @@ class Inputs:
             numbers, y = _as_numbers(estimator, X, y)
             found = EncodedRows(numbers, np.asarray(y, np.float64))
         else:
-            found = _encoded(estimator, self.encoder, self.encoder.read(X), y)
+            values = self.encoder.read(self.table(estimator, X))
+            found = _encoded(estimator, self.encoder, values, y)
         return found._replace(numbers=self._with_points(X, found.numbers, estimator.n_jobs))
 
     def read_and_check(self, estimator: "Model", X: ArrayLike) -> tuple[FloatArray, BoolArray]:
@@ -87,7 +99,7 @@ class Inputs:
 
     def _checked(self, estimator: "Model", X: ArrayLike) -> tuple[FloatArray, BoolArray]:
         if self.encoder is not None:
-            return self.encoder.transform_and_check(X)
+            return self.encoder.transform_and_check(self.table(estimator, X))
         numbers = _as_numbers(estimator, X)
         return numbers, self._outside(numbers)
 
@@ -121,7 +133,7 @@ class Inputs:
     def cells(self, estimator: "Model", X: ArrayLike) -> dict[str, NDArray[Any]]:
         """The columns that the model uses, as numbers or, for categories, text."""
         if self.encoder is not None:
-            return dict(self.encoder.read(X))
+            return dict(self.encoder.read(self.table(estimator, X)))
         numbers = np.asarray(_as_numbers(estimator, X), dtype=np.float64)
         return {column.name: numbers[:, i] for i, column in enumerate(self.columns)}
 
@@ -198,14 +210,15 @@ def learn_inputs(
         if not repeated:
             names = getattr(estimator, "feature_names_in_", unnamed)
             return Inputs(describe_numbers(numbers[seen], names)), EncodedRows(numbers, y)
-        names = map(str, getattr(X, "columns", unnamed))
+        names = column_names(X) if is_frame(X) else unnamed
         encoder = TableEncoder(kinds=dict.fromkeys(names, "number"))
     if weights is None or weights.all():
         values = encoder.learn(X)
     else:
         values = encoder.fit(_safe_indexing(X, np.flatnonzero(weights))).read(X)
-    estimator.n_features_in_ = encoder.n_features_in_
-    estimator.feature_names_in_ = encoder.feature_names_in_
+    if repeated is None:  # otherwise scikit-learn has set them
+        estimator.n_features_in_ = encoder.n_features_in_
+        estimator.feature_names_in_ = encoder.feature_names_in_
     rows = _encoded(estimator, encoder, values, y)
     return Inputs(encoder.columns_, encoder), rows._replace(repeated=repeated)
 
@@ -251,6 +264,8 @@ def _as_numbers(
         return ready
     refuse_masked("X", X)
     framed, options = is_frame(X), {"reset": reset, "dtype": _FLOATS}
+    if framed:
+        refuse_same_names("the table has more than one column", column_names(X))
     if not isinstance(y, str):
         options["y_numeric"] = True
     try:

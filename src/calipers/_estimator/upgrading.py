@@ -124,7 +124,8 @@ def _errors_of_model(model: Model, points: Model, given: tuple[Any, ...], fresh:
     else:
         encoder = model.reader_.encoder
         if encoder is not None and encoder.knows_targets:
-            parts = (encoder.read(given[0]), data.X, data.y, data.weights, data.groups)
+            values = encoder.read(model.reader_.table(model, given[0]))
+            parts = (values, data.X, data.y, data.weights, data.groups)
             data = data._replace(encoding=find_target_encoding(encoder, *parts))
         rows = _with_inputs_of(model, points, data, point_folds)
         by_fold = [bank.predict(X)["point"] for X in rows.inputs]

@@ -11,7 +11,9 @@ integrated row by row.
 The error of a rule is estimated from the last Legendre coefficients of q on each panel and the
 contribution of the first omitted ones. Rows with an error of more than `TOLERANCE` standard
 deviations (some with members far apart or very narrow) get panels half as wide. The few rows still
-inaccurate after the first halving have their quantiles solved one at a time.
+inaccurate after the first halving have their quantiles solved one at a time. Where modes are so far
+apart that q jumps, the jump is in a panel of the last halving: mean and CRPS then have errors of
+about a thousandth, at most a hundredth, of which one more halving removes half, for twice the time.
 
 A rule takes a thousand times longer to make than to apply to a row. So rows each of which has a map
 of its own, by its weight, are summed over quantiles at equally spaced levels instead.

@@ -8,6 +8,8 @@ from numpy.typing import ArrayLike, NDArray
 from calipers._checks import FloatArray
 from calipers.metrics._weighted import average, interval_rows
 
+_GRID = 2.0**20  # parts of a mean weight in which slabs are searched
+
 
 class GroupedCoverage(NamedTuple):
     """Coverage and width of the intervals within each group."""
@@ -255,7 +257,8 @@ def _lowest_rate(
 ) -> float:
     """Coverage of the worst slab of the rows in ``search``, measured on the others."""
     rows, relative = np.count_nonzero(search), weights[search]
-    relative = relative / relative.mean() if rows else relative
+    if rows:  # sums on the grid are exact, so that equal weights find the slab that none find
+        relative = np.round(relative / relative.mean() * _GRID) / _GRID
     worst, result = np.inf, average(inside[~search], weights[~search])
     for direction in directions:
         projection = inputs @ direction
