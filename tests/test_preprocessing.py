@@ -147,6 +147,12 @@ class TestNumbers:
             lambda number: f"{number:,.2f}".translate(str.maketrans(",.", ".,")),
             lambda number: f"{number:,.0f}",
             lambda number: f"{number:.1f} kg",
+            lambda number: f"{number:.0f} kg",
+            lambda number: f"{number:.0f}min",
+            lambda number: f"{number:.0f} GB",
+            lambda number: f"{number:.0f}%",
+            lambda number: f"${number:,.0f}",
+            lambda number: f"{number:,.0f} €".replace(",", " "),
         ],
     )
     def test_a_few_words_among_written_numbers_are_refused(self, write):
@@ -154,10 +160,47 @@ class TestNumbers:
         with pytest.raises(DataError, match=r"row 100 .*'k.A.' is not one of the numbers"):
             one([*numbers, "k.A.", "k.A."])
 
-    @pytest.mark.parametrize("write", ["{} 555 {}", "{1}A"])
+    @pytest.mark.parametrize("other", ["9.12", "9", "9:5", "noon", 9.12])
+    def test_a_few_others_among_clock_times_are_refused(self, other):
+        times = [f"{i % 24}:{i % 60:02d}" for i in range(200)]
+        times[7] = other
+        wrong = f"'{other}' is not one of the clock times that make up 99% of this column"
+        with pytest.raises(DataError, match=rf"row 7 \(from 0\): {wrong}"):
+            one(times)
+        assert one(times, kinds={"a": "category"}).columns_[0].kind == "category"
+
+    def test_a_target_of_clock_times_names_the_one_that_is_none(self):
+        times = [f"{i % 24}:{i % 60:02d}" for i in range(200)]
+        times[7] = "9.12"
+        with pytest.raises(DataError, match=r"row 7 .*'9.12' is not a number like 10:30"):
+            read_number(pd.Series(times, name="at"))
+
+    @pytest.mark.parametrize("write", ["{} 555 {}", "{1}A", "{1}XL", "{1} a", "{1}th"])
     def test_codes_with_a_few_others_are_not_refused(self, write):
         texts = [write.format(100 + i, 900 - i) for i in range(100)]
         assert one([*texts, "7B", "none given"]).columns_[0].kind == "identifier"
+
+    @pytest.mark.parametrize(
+        "write",
+        [
+            "{}-{}",
+            "A{}",
+            "{}:30-{}:00",
+            "1:{}",
+            "{}:{}",
+            "{}.{}.7",
+            "{}/{}",
+            "{}:{}:11:12",
+            "978-{}-{}",
+            "{}-{}-1234",
+            "v{}",
+        ],
+    )
+    def test_categories_of_numbers_stay_categories(self, write):
+        texts = [write.format(i % 40, i * 7 % 31) for i in range(2000)]
+        column = one([*texts, "other"]).columns_[0]
+        assert column.kind == "category"
+        assert column.note.split(", of which")[0].endswith("categories")
 
     def test_another_unit_is_refused(self):
         encoder = one(["12 kg", "7 kg", "5 kg"])
@@ -596,6 +639,20 @@ def test_laws(frame):
     assert numbers.shape == (len(frame), len(encoder.get_feature_names_out()))
     again = TableEncoder.from_document(json.loads(json.dumps(encoder.to_document())))
     assert np.array_equal(again.transform(frame.iloc[::-1]), numbers[::-1])
+
+
+@pytest.mark.parametrize(
+    "form",
+    ["%Y-%m-%d", "%d.%m.%Y", "%m/%d/%Y", "%d/%m/%Y", "%d %b %Y", "%B %d, %Y", "%d.%m.%Y %H:%M"],
+)
+@pytest.mark.parametrize("other", ["oops", "31.02.2024", "2024"])
+def test_a_few_others_among_dates_are_refused(form, other):
+    days = pd.date_range("2020-01-01", periods=200).strftime(form).tolist()
+    days[7] = other
+    with pytest.raises(DataError, match=f"row 7 .*'{other}' is not one of the dates"):
+        one(days)
+    half = one([*days[10:], *(f"open {i % 9}" for i in range(100))]).columns_[0]
+    assert half.note.startswith("65% of the values are dates, but others, such as 'open 0', are")
 
 
 class TestYearsThatNoCalendarHas:
