@@ -3,6 +3,7 @@
 import json
 from datetime import date, datetime, time
 from decimal import Decimal
+from io import StringIO
 
 import numpy as np
 import pandas as pd
@@ -276,6 +277,67 @@ class TestCategories:
         encoder = one(pd.Categorical([1, 2, 1, 2]))
         for same in ([1], [1.0], ["1"], [" 1 "]):
             assert encoded(encoder, same) == [[1, 0]]
+
+    @pytest.mark.parametrize(
+        ("values", "levels"),
+        [
+            ([3.0, 1.0, None, 3.0, 2.5, -0.0, 1.0, 2.5, -0.0], ("1", "2.5", "3", "0")),
+            ([True, False, None, True, False, True, True, False, True], ("true", "false")),
+            (pd.Categorical([7.0, 1e3] * 4 + [7.0]), ("7", "1000")),
+            ([1, "x", 1, "x", True, True, 2.0, 2.0, 1], ("1", "2", "true", "x")),
+        ],
+    )
+    def test_a_frame_a_file_json_and_arrow_have_the_same(self, values, levels):
+        frame = pd.DataFrame({"a": values, "rest": range(9)})
+        kinds = {"a": "category", "rest": "number"}
+        text = pd.read_csv(StringIO(frame.to_csv(index=False)), dtype=str, keep_default_na=False)
+        records = pd.DataFrame(json.loads(frame.to_json(orient="records")))
+        forms = [frame, text, records, records.convert_dtypes()]
+        if not isinstance(values, list) or "x" not in values:  # Arrow has no mixed columns
+            forms += [pa.Table.from_pandas(frame), pa.Table.from_pandas(text)]
+        fitted = [TableEncoder(kinds=kinds).fit(form) for form in forms]
+        for encoder in fitted:
+            assert sorted(encoder.columns_[0].categories) == sorted(levels)
+            for form in forms:
+                assert np.array_equal(encoder.transform(form), fitted[0].transform(frame))
+                assert not encoder.outside(form).any()
+            document = encoder.to_document()
+            assert document["columns"] == fitted[0].to_document()["columns"]
+
+    def test_spellings_in_training_stay_apart(self):
+        encoder = one(["1", "1.0", "1", "1.0", "x", "2.0", "2.0", "2.0"])
+        assert encoder.columns_[0].categories == ("2", "1", "1.0")
+        assert encoded(encoder, ["1", "1.0", "2.0"]) == encoded(encoder, [1, "1.0", 2.0])
+        assert encoded(encoder, ["1"]) != encoded(encoder, ["1.0"])
+        assert outside(encoder, ["1", "1.0", "2", "x", "3.0"]) == [False] * 4 + [True]
+
+    def test_rare_ones_are_known_however_they_are_written(self):
+        encoder = one(["x", "x", "y", "y", "1.0", "True", "3", "3.0"])
+        assert encoder.columns_[0].categories == ("x", "y")
+        seen = ["1", 1.0, "1.0", True, "True", "true", "3", "3.0"]
+        assert outside(encoder, pd.Series([*seen, "2.0", "False"], dtype=object)) == (
+            [False] * 8 + [True] * 2
+        )
+        tied = one(["1", "1", "x", "x", "1.0"])
+        assert encoded(tied, ["1.0"])[0][:3] == [0, 0, 1]  # rare, and not "1"
+
+    def test_a_level_that_was_stored_as_text_is_that_of_a_number(self):
+        document = one(["1.0", "1.0", "x", "x"]).to_document()
+        entry = document["columns"][0]
+        assert entry["encoder"]["levels"] == ["1", "x"]
+        entry["encoder"]["levels"] = entry["column"]["categories"] = ["1.0", "x"]  # as it was
+        encoder = TableEncoder.from_document(document)
+        for values in ([1.0], [1], ["1"], ["1.0"]):
+            assert encoded(encoder, values) == [[1, 0]]
+            assert outside(encoder, values) == [False]
+
+    def test_a_constant_is_one_however_it_is_written(self):
+        for values in ([1.0] * 4, ["1.0"] * 4, [1] * 4):
+            encoder = one(values)
+            assert encoder.columns_[0].categories == ("1",)
+            for same in ([1.0], ["1.0"], [1], ["1"]):
+                assert outside(encoder, same) == [False]
+            assert outside(encoder, ["1.5"]) == [True]
 
     def test_numbers_by_name_of_kind(self):
         encoder = one([10, 20, 10, 20], kinds={"a": "category"})

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from calipers._checks import BoolArray, FloatArray
-from calipers.preprocessing._categories import CategoryEncoder, TextEncoder, as_objects
+from calipers.preprocessing._categories import CategoryEncoder, TextEncoder, as_objects, respelled
 from calipers.preprocessing._column import DataError
 from calipers.preprocessing._readings import NumberText, read_dates
 from calipers.preprocessing._text_columns import as_text, read_truth
@@ -270,7 +270,8 @@ class ConstantEncoder(IdentifierEncoder):
     values: list[str | None]  # None for a missing value
 
     def read(self, series: "pd.Series[Any]") -> NDArray[np.object_]:
-        return as_objects(as_text(series, keep=[v for v in self.values if v is not None]))
+        texts = as_text(series, keep=[v for v in self.values if v is not None])
+        return as_objects(respelled(texts, self.values))
 
     def outside(self, values: NDArray[np.object_]) -> BoolArray:
         return np.array([value not in self.values for value in values], dtype=bool)

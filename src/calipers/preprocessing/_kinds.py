@@ -1,7 +1,8 @@
 """Detection of the kind of a column, from its type or from the meaning of all of its text."""
 
 import re
-from dataclasses import dataclass
+from collections import Counter
+from dataclasses import dataclass, replace
 from datetime import date, time
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
@@ -21,6 +22,7 @@ from calipers.preprocessing._text_columns import (
     all_match,
     as_text,
     is_truth,
+    plain_text,
     read_truth,
 )
 from calipers.preprocessing._words import is_language
@@ -77,6 +79,14 @@ class Texts:
     @property
     def counts(self) -> NDArray[np.int64]:
         return np.bincount(self.codes[self.codes >= 0], minlength=len(self.levels))
+
+    def plain(self) -> "Texts":
+        """Whole numbers and booleans as a frame has them, where no two levels become the same."""
+        plain = plain_text(self.levels)
+        names = plain.to_pylist()
+        counts = Counter(names)
+        alone = pa.array([counts[name] == 1 for name in names], pa.bool_())
+        return replace(self, levels=pc.if_else(alone, plain, self.levels))
 
     def by_row(self, values: FloatArray) -> FloatArray:
         """Expand values of ``words`` to one per row; NaN where the text is missing."""
