@@ -14,6 +14,7 @@ from calipers._checks import FloatArray
 from calipers._estimator.row_labels import checked_target
 from calipers._progress import progress
 from calipers.prediction import Prediction, Query
+from calipers.preprocessing import refuse
 from calipers.regressor import IntervalRegressor
 
 _BLOCK = 2**14  # rows predicted at a time
@@ -115,7 +116,8 @@ def predict_labelled(
             rows = np.arange(start, min(start + _BLOCK, len(target)))
             at = target[rows] if has_dist else None
             query = Query(tuple(nominal.tolist()), variance_parts=has_dist, at=at)
-            block, block_outside = model.query_and_check(_safe_indexing(X, rows), query)
+            part = _safe_indexing(X, rows)
+            block, block_outside = model.query_and_check(part, query, on_unread=refuse)
             blocks.append(block)
             outside.append(block_outside)
             report(len(rows))

@@ -18,13 +18,16 @@ from calipers._schema import anything, list_of, one_of
 from calipers.preprocessing import (
     Column,
     Forest,
+    OnUnread,
     TableEncoder,
+    accept,
     check_column,
     describe_numbers,
     holds_more_than_numbers,
     is_frame,
     numeric_code_columns,
     pick_numbers,
+    refuse,
 )
 
 if TYPE_CHECKING:
@@ -47,9 +50,12 @@ class Inputs:
     # trees grown with the networks, likewise; at most one of the two is present
     forest: Forest | None = None
 
-    def read(self, estimator: "Model", X: ArrayLike) -> FloatArray:
+    def read(self, estimator: "Model", X: ArrayLike, on_unread: OnUnread = refuse) -> FloatArray:
         """Inputs as finite numbers; ``estimator`` has the column names and is named in errors."""
-        numbers = _as_numbers(estimator, X) if self.encoder is None else self.encoder.transform(X)
+        if self.encoder is None:
+            numbers = _as_numbers(estimator, X)
+        else:
+            numbers = self.encoder.encode(self.encoder.read(X, on_unread))
         return self._with_points(X, numbers, estimator.n_jobs)
 
     def _with_points(self, X: ArrayLike, numbers: FloatArray, n_jobs: int | None = 1) -> FloatArray:
@@ -76,18 +82,25 @@ class Inputs:
             found = _encoded(estimator, self.encoder, self.encoder.read(X), y)
         return found._replace(numbers=self._with_points(X, found.numbers, estimator.n_jobs))
 
-    def read_and_check(self, estimator: "Model", X: ArrayLike) -> tuple[FloatArray, BoolArray]:
-        """Inputs as finite numbers, and the mask of values not seen in training, by column."""
-        numbers, outside = self._checked(estimator, X)
+    def read_and_check(
+        self, estimator: "Model", X: ArrayLike, on_unread: OnUnread = refuse
+    ) -> tuple[FloatArray, BoolArray]:
+        """Inputs as finite numbers, and the mask of values not seen in training, by column.
+
+        A few cells that cannot be read are missing and in the mask if ``on_unread`` accepts them.
+        """
+        numbers, outside = self._checked(estimator, X, on_unread)
         return self._with_points(X, numbers, estimator.n_jobs), outside
 
     def outside(self, estimator: "Model", X: ArrayLike) -> BoolArray:
         """Mask of values not seen in training, by column, without the cost of predictions."""
-        return self._checked(estimator, X)[1]
+        return self._checked(estimator, X, accept)[1]
 
-    def _checked(self, estimator: "Model", X: ArrayLike) -> tuple[FloatArray, BoolArray]:
+    def _checked(
+        self, estimator: "Model", X: ArrayLike, on_unread: OnUnread
+    ) -> tuple[FloatArray, BoolArray]:
         if self.encoder is not None:
-            return self.encoder.transform_and_check(X)
+            return self.encoder.transform_and_check(X, on_unread)
         numbers = _as_numbers(estimator, X)
         return numbers, self._outside(numbers)
 
