@@ -29,6 +29,7 @@ from calipers.preprocessing import (
     learn_number,
     pick_numbers,
     read_number,
+    read_target,
 )
 
 
@@ -239,6 +240,26 @@ class TestNumbers:
     def test_infinity(self):
         with pytest.raises(DataError, match=r"column 'a', row 2 .*inf is not finite"):
             one([1.0, 2.0, np.inf])
+
+
+class TestBooleans:
+    @pytest.mark.parametrize("values", [[True, False, True], ["true", "FALSE", "True"]])
+    def test_a_frame_a_file_and_json_are_read_alike(self, values):
+        encoder = one(values)
+        assert encoder.columns_[0].kind == "boolean"
+        for yes, no in ((True, False), (1, 0), (1.0, 0.0), ("1.0", "0.0"), ("1", "0")):
+            for new in ([yes, no], pd.Series([yes, no], dtype=object)):
+                assert encoded(encoder, new) == [[1], [0]]
+        for wrong in ("yes", 2, "2.0", "1.5"):
+            with pytest.raises(DataError, match="is not true or false"):
+                encoded(encoder, [wrong])
+
+    def test_targets_in_blocks_are_those_in_memory(self):
+        words = ["true", "False", "", "TRUE"]
+        for plain in (True, False):
+            np.testing.assert_equal(read_target(words, plain=plain), [1, 0, np.nan, 1])
+            with pytest.raises(DataError, match=r"row 1 .*'true' is not a number"):
+                read_target(["1.5", "true"], plain=plain)
 
 
 class TestCategories:

@@ -95,9 +95,13 @@ def as_floats(array: pa.Array) -> FloatArray:
 
 
 def read_truth(texts: pa.Array) -> FloatArray:
-    """1 for "true" or "1" and 0 for "false" or "0"; NaN for other text."""
+    """1 for "true", "1" or "1.0", and 0 for "false", "0" or "0.0"; NaN for other text.
+
+    >>> read_truth(pa.array(["True", "0.0", "1", "yes"], pa.large_string())).tolist()
+    [1.0, 0.0, 1.0, nan]
+    """
     words = pa.array(["false", "true", "0", "1"], pa.large_string())
-    return as_floats(pc.index_in(pc.utf8_lower(texts), value_set=words)) % 2
+    return as_floats(pc.index_in(plain_text(texts), value_set=words)) % 2
 
 
 def is_truth(texts: pa.Array) -> bool:
