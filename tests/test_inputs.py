@@ -455,3 +455,20 @@ class TestCellsThatCannotBeRead:
         bad.iloc[30, 1] = np.inf
         with pytest.raises(DataError, match=r"'size', row 30 .*inf is not finite"):
             model.predict(bad)
+
+
+def test_a_model_of_numbers_alone_has_the_rules_of_scikit_learn():
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame(rng.normal(size=(60, 2)), columns=["a", "b"])
+    other, missing = X.assign(c=1.0)[["c", "b", "a"]], X.assign(a=[np.nan, *X["a"][1:]])
+    strict, by_name = (
+        tiny(**given).fit(X, X["a"]) for given in ({}, {"preprocessor": TableEncoder()})
+    )
+    for wrong in (X[["b", "a"]], other):
+        with pytest.raises(ValueError, match="feature names should match"):
+            strict.predict(wrong)
+    with pytest.raises(ValueError, match=r"contains NaN.*preprocessor=TableEncoder"):
+        strict.predict(missing)
+    assert (strict.predict(strict.pick(other)) == strict.predict(X)).all()
+    assert (by_name.predict(other) == by_name.predict(X)).all()
+    assert by_name.outside(missing)[0].tolist() == [True, False]
