@@ -14,7 +14,7 @@ from calipers._checks import FloatArray
 from calipers._estimator.row_labels import checked_target
 from calipers._progress import progress
 from calipers.prediction import Prediction, Query
-from calipers.preprocessing import refuse
+from calipers.preprocessing import DataError, refuse
 from calipers.regressor import IntervalRegressor
 
 _BLOCK = 2**14  # rows predicted at a time
@@ -116,8 +116,12 @@ def predict_labelled(
             rows = np.arange(start, min(start + _BLOCK, len(target)))
             at = target[rows] if has_dist else None
             query = Query(tuple(nominal.tolist()), variance_parts=has_dist, at=at)
-            part = _safe_indexing(X, rows)
-            block, block_outside = model.query_and_check(part, query, on_unread=refuse)
+            try:
+                part = _safe_indexing(X, rows)
+                block, block_outside = model.query_and_check(part, query, on_unread=refuse)
+            except DataError as error:
+                row = None if error.row is None else error.row + start
+                raise DataError(error.problem, column=error.column, row=row) from None
             blocks.append(block)
             outside.append(block_outside)
             report(len(rows))
