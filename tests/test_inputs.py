@@ -382,3 +382,103 @@ class TestColumnsByName:
     def test_what_an_encoder_reads_is_left_to_it(self, table):
         encoder = TableEncoder().fit(table[0])
         assert Inputs(encoder.columns_, encoder).read_columns({"size": np.array([2.0])}) is None
+
+
+class TestCellsThatCannotBeRead:
+    """Few of them in rows to predict are missing values; rows with targets are as strict as fit."""
+
+    @pytest.fixture
+    def rows(self):
+        rng = np.random.default_rng(0)
+        days = pd.date_range("2024-01-01", periods=60)
+        table = {
+            "at": [None, *(f"{i % 24}:{i % 60:02d}" for i in range(1, 60))],
+            "size": rng.normal(size=60).astype(object),
+            "flag": np.where(np.arange(60) % 3, "true", "false"),
+            "day": days.strftime("%d.%m.%Y"),
+        }
+        return pd.DataFrame(table), rng.normal(size=60)
+
+    @pytest.fixture
+    def model(self, rows):
+        return tiny().fit(*rows)
+
+    BAD = ("9.12", "abc", "maybe", "31.13.2024")
+
+    @pytest.fixture
+    def bad(self, rows):
+        table = rows[0].astype(object)
+        for i, value in enumerate(self.BAD):
+            table.iloc[7 + i, i] = value
+        table.iloc[20, 1] = "def"
+        return table
+
+    def test_they_are_missing_marked_and_warned_of_once(self, model, bad):
+        empty = bad.mask(bad.isin([*self.BAD, "def"]))
+        problem = (
+            "taken as missing, since they cannot be read: 1 cell in 'at', 2 cells in 'size', "
+            "1 cell in 'flag', 1 cell in 'day'; column 'at', row 7 .from 0.: '9.12'"
+        )
+        for call in ("predict", "predict_interval", "predict_var", "predict_dist"):
+            with pytest.warns(UserWarning, match=problem) as caught:
+                found = getattr(model, call)(bad)
+            assert [warning.filename for warning in caught] == [__file__]
+            if call == "predict":
+                assert (found == model.predict(empty)).all()
+        mask = model.outside(bad)
+        assert np.argwhere(mask).tolist() == [[7, 0], [8, 1], [9, 2], [10, 3], [20, 1]]
+        assert not model.outside(empty)[:, 0].any()  # missing ones were in training
+
+    def test_more_than_a_tenth_are_an_error(self, model, rows):
+        table = rows[0].astype(object)
+        table.iloc[30:, 1] = None
+        table.iloc[:3, 1] = "abc"
+        with pytest.warns(UserWarning, match="3 cells in 'size'"):
+            model.predict(table)
+        table.iloc[3, 1] = "abc"  # of the 30 that are there
+        for call in (model.predict, model.outside):
+            with pytest.raises(DataError, match=r"'size', row 0 .*'abc' is not a number"):
+                call(table)
+        with pytest.raises(DataError, match=r"'at', row 0 .*'9.12' is not a number like 10:30"):
+            model.predict(rows[0].iloc[[5]].assign(at="9.12"))
+
+    def test_rows_with_targets_are_refused(self, model, bad, rows, tmp_path):
+        wrong = pytest.raises(DataError, match=r"'at', row 7 .*'9.12' is not a number like 10:30")
+        for call in (model.conformalize, model.update):
+            with wrong:
+                call(bad, rows[1])
+        with wrong:
+            model.report(bad, rows[1], tmp_path / "report.html")
+        with wrong:
+            model.preprocessor_.transform(bad)
+
+    def test_times_that_no_calendar_has(self):
+        days = pd.Series(pd.date_range("2024-01-01", periods=60).astype("datetime64[s]"))
+        X = pd.DataFrame({"day": days, "x": np.arange(60.0)})
+        model = tiny(preprocessor=TableEncoder()).fit(X, np.arange(60.0))
+        X["day"] = np.r_[days[:59].to_numpy(), np.array(["20000-01-01"], "datetime64[s]")]
+        with pytest.warns(UserWarning, match=r"'day', row 59 .*years 1 to 9999"):
+            model.predict(X)
+        assert np.argwhere(model.outside(X)).tolist() == [[59, 0]]
+
+    def test_infinity_stays_an_error(self, model, bad):
+        bad.iloc[30, 1] = np.inf
+        with pytest.raises(DataError, match=r"'size', row 30 .*inf is not finite"):
+            model.predict(bad)
+
+
+def test_a_model_of_numbers_alone_has_the_rules_of_scikit_learn():
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame(rng.normal(size=(60, 2)), columns=["a", "b"])
+    other, missing = X.assign(c=1.0)[["c", "b", "a"]], X.assign(a=[np.nan, *X["a"][1:]])
+    strict, by_name = (
+        tiny(**given).fit(X, X["a"]) for given in ({}, {"preprocessor": TableEncoder()})
+    )
+    for wrong in (X[["b", "a"]], other):
+        with pytest.raises(ValueError, match="feature names should match"):
+            strict.predict(wrong)
+    with pytest.raises(ValueError, match=r"contains NaN.*preprocessor=TableEncoder"):
+        strict.predict(missing)
+    assert (strict.predict(strict.pick(other)) == strict.predict(X)).all()
+    assert (by_name.predict(other) == by_name.predict(X)).all()
+    assert by_name.outside(missing)[0].tolist() == [True, False]

@@ -16,6 +16,7 @@ from calipers.cli._measures import measure_targets
 from calipers.multitarget import MultiTargetRegressor
 from calipers.networks import MLP
 from calipers.optimizers import Adam
+from calipers.prediction import Query
 from calipers.storage import ModelFileError, read_model, write_model
 
 TINY = {
@@ -59,6 +60,16 @@ def test_each_target_has_its_own_model(model):
     assert model.target_names_ == ["price", "weight"]
     assert model.predict(X_TEST).shape == (3000, 2)
     assert model.score(X_TEST, Y_TEST) > 0.7
+
+
+def test_a_cell_that_cannot_be_read_is_warned_of_once(model):
+    table = X_TEST.head(20).astype(object)
+    table.iloc[3, 0] = "abc"
+    with pytest.warns(UserWarning, match="1 cell in 'x'; column 'x', row 3 .*'abc'") as caught:
+        found, outside = model.query_and_check(table, Query())
+    assert len(caught) == 1
+    assert outside[:, 0].nonzero()[0].tolist() == [3]
+    assert np.isfinite(found["weight"].point).all()
 
 
 @pytest.mark.long

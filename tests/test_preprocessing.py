@@ -3,6 +3,7 @@
 import json
 from datetime import date, datetime, time
 from decimal import Decimal
+from io import StringIO
 
 import numpy as np
 import pandas as pd
@@ -28,6 +29,7 @@ from calipers.preprocessing import (
     learn_number,
     pick_numbers,
     read_number,
+    read_target,
 )
 
 
@@ -147,6 +149,12 @@ class TestNumbers:
             lambda number: f"{number:,.2f}".translate(str.maketrans(",.", ".,")),
             lambda number: f"{number:,.0f}",
             lambda number: f"{number:.1f} kg",
+            lambda number: f"{number:.0f} kg",
+            lambda number: f"{number:.0f}min",
+            lambda number: f"{number:.0f} GB",
+            lambda number: f"{number:.0f}%",
+            lambda number: f"${number:,.0f}",
+            lambda number: f"{number:,.0f} €".replace(",", " "),
         ],
     )
     def test_a_few_words_among_written_numbers_are_refused(self, write):
@@ -154,10 +162,47 @@ class TestNumbers:
         with pytest.raises(DataError, match=r"row 100 .*'k.A.' is not one of the numbers"):
             one([*numbers, "k.A.", "k.A."])
 
-    @pytest.mark.parametrize("write", ["{} 555 {}", "{1}A"])
+    @pytest.mark.parametrize("other", ["9.12", "9", "9:5", "noon", 9.12])
+    def test_a_few_others_among_clock_times_are_refused(self, other):
+        times = [f"{i % 24}:{i % 60:02d}" for i in range(200)]
+        times[7] = other
+        wrong = f"'{other}' is not one of the clock times that make up 99% of this column"
+        with pytest.raises(DataError, match=rf"row 7 \(from 0\): {wrong}"):
+            one(times)
+        assert one(times, kinds={"a": "category"}).columns_[0].kind == "category"
+
+    def test_a_target_of_clock_times_names_the_one_that_is_none(self):
+        times = [f"{i % 24}:{i % 60:02d}" for i in range(200)]
+        times[7] = "9.12"
+        with pytest.raises(DataError, match=r"row 7 .*'9.12' is not a number like 10:30"):
+            read_number(pd.Series(times, name="at"))
+
+    @pytest.mark.parametrize("write", ["{} 555 {}", "{1}A", "{1}XL", "{1} a", "{1}th"])
     def test_codes_with_a_few_others_are_not_refused(self, write):
         texts = [write.format(100 + i, 900 - i) for i in range(100)]
         assert one([*texts, "7B", "none given"]).columns_[0].kind == "identifier"
+
+    @pytest.mark.parametrize(
+        "write",
+        [
+            "{}-{}",
+            "A{}",
+            "{}:30-{}:00",
+            "1:{}",
+            "{}:{}",
+            "{}.{}.7",
+            "{}/{}",
+            "{}:{}:11:12",
+            "978-{}-{}",
+            "{}-{}-1234",
+            "v{}",
+        ],
+    )
+    def test_categories_of_numbers_stay_categories(self, write):
+        texts = [write.format(i % 40, i * 7 % 31) for i in range(2000)]
+        column = one([*texts, "other"]).columns_[0]
+        assert column.kind == "category"
+        assert column.note.split(", of which")[0].endswith("categories")
 
     def test_another_unit_is_refused(self):
         encoder = one(["12 kg", "7 kg", "5 kg"])
@@ -197,6 +242,26 @@ class TestNumbers:
             one([1.0, 2.0, np.inf])
 
 
+class TestBooleans:
+    @pytest.mark.parametrize("values", [[True, False, True], ["true", "FALSE", "True"]])
+    def test_a_frame_a_file_and_json_are_read_alike(self, values):
+        encoder = one(values)
+        assert encoder.columns_[0].kind == "boolean"
+        for yes, no in ((True, False), (1, 0), (1.0, 0.0), ("1.0", "0.0"), ("1", "0")):
+            for new in ([yes, no], pd.Series([yes, no], dtype=object)):
+                assert encoded(encoder, new) == [[1], [0]]
+        for wrong in ("yes", 2, "2.0", "1.5"):
+            with pytest.raises(DataError, match="is not true or false"):
+                encoded(encoder, [wrong])
+
+    def test_targets_in_blocks_are_those_in_memory(self):
+        words = ["true", "False", "", "TRUE"]
+        for plain in (True, False):
+            np.testing.assert_equal(read_target(words, plain=plain), [1, 0, np.nan, 1])
+            with pytest.raises(DataError, match=r"row 1 .*'true' is not a number"):
+                read_target(["1.5", "true"], plain=plain)
+
+
 class TestCategories:
     def test_rare_and_unseen_ones_share_a_column(self):
         encoder = one(["x"] * 3 + ["y"] * 2 + ["z"])
@@ -233,6 +298,67 @@ class TestCategories:
         encoder = one(pd.Categorical([1, 2, 1, 2]))
         for same in ([1], [1.0], ["1"], [" 1 "]):
             assert encoded(encoder, same) == [[1, 0]]
+
+    @pytest.mark.parametrize(
+        ("values", "levels"),
+        [
+            ([3.0, 1.0, None, 3.0, 2.5, -0.0, 1.0, 2.5, -0.0], ("1", "2.5", "3", "0")),
+            ([True, False, None, True, False, True, True, False, True], ("true", "false")),
+            (pd.Categorical([7.0, 1e3] * 4 + [7.0]), ("7", "1000")),
+            ([1, "x", 1, "x", True, True, 2.0, 2.0, 1], ("1", "2", "true", "x")),
+        ],
+    )
+    def test_a_frame_a_file_json_and_arrow_have_the_same(self, values, levels):
+        frame = pd.DataFrame({"a": values, "rest": range(9)})
+        kinds = {"a": "category", "rest": "number"}
+        text = pd.read_csv(StringIO(frame.to_csv(index=False)), dtype=str, keep_default_na=False)
+        records = pd.DataFrame(json.loads(frame.to_json(orient="records")))
+        forms = [frame, text, records, records.convert_dtypes()]
+        if not isinstance(values, list) or "x" not in values:  # Arrow has no mixed columns
+            forms += [pa.Table.from_pandas(frame), pa.Table.from_pandas(text)]
+        fitted = [TableEncoder(kinds=kinds).fit(form) for form in forms]
+        for encoder in fitted:
+            assert sorted(encoder.columns_[0].categories) == sorted(levels)
+            for form in forms:
+                assert np.array_equal(encoder.transform(form), fitted[0].transform(frame))
+                assert not encoder.outside(form).any()
+            document = encoder.to_document()
+            assert document["columns"] == fitted[0].to_document()["columns"]
+
+    def test_spellings_in_training_stay_apart(self):
+        encoder = one(["1", "1.0", "1", "1.0", "x", "2.0", "2.0", "2.0"])
+        assert encoder.columns_[0].categories == ("2", "1", "1.0")
+        assert encoded(encoder, ["1", "1.0", "2.0"]) == encoded(encoder, [1, "1.0", 2.0])
+        assert encoded(encoder, ["1"]) != encoded(encoder, ["1.0"])
+        assert outside(encoder, ["1", "1.0", "2", "x", "3.0"]) == [False] * 4 + [True]
+
+    def test_rare_ones_are_known_however_they_are_written(self):
+        encoder = one(["x", "x", "y", "y", "1.0", "True", "3", "3.0"])
+        assert encoder.columns_[0].categories == ("x", "y")
+        seen = ["1", 1.0, "1.0", True, "True", "true", "3", "3.0"]
+        assert outside(encoder, pd.Series([*seen, "2.0", "False"], dtype=object)) == (
+            [False] * 8 + [True] * 2
+        )
+        tied = one(["1", "1", "x", "x", "1.0"])
+        assert encoded(tied, ["1.0"])[0][:3] == [0, 0, 1]  # rare, and not "1"
+
+    def test_a_level_that_was_stored_as_text_is_that_of_a_number(self):
+        document = one(["1.0", "1.0", "x", "x"]).to_document()
+        entry = document["columns"][0]
+        assert entry["encoder"]["levels"] == ["1", "x"]
+        entry["encoder"]["levels"] = entry["column"]["categories"] = ["1.0", "x"]  # as it was
+        encoder = TableEncoder.from_document(document)
+        for values in ([1.0], [1], ["1"], ["1.0"]):
+            assert encoded(encoder, values) == [[1, 0]]
+            assert outside(encoder, values) == [False]
+
+    def test_a_constant_is_one_however_it_is_written(self):
+        for values in ([1.0] * 4, ["1.0"] * 4, [1] * 4):
+            encoder = one(values)
+            assert encoder.columns_[0].categories == ("1",)
+            for same in ([1.0], ["1.0"], [1], ["1"]):
+                assert outside(encoder, same) == [False]
+            assert outside(encoder, ["1.5"]) == [True]
 
     def test_numbers_by_name_of_kind(self):
         encoder = one([10, 20, 10, 20], kinds={"a": "category"})
@@ -596,6 +722,20 @@ def test_laws(frame):
     assert numbers.shape == (len(frame), len(encoder.get_feature_names_out()))
     again = TableEncoder.from_document(json.loads(json.dumps(encoder.to_document())))
     assert np.array_equal(again.transform(frame.iloc[::-1]), numbers[::-1])
+
+
+@pytest.mark.parametrize(
+    "form",
+    ["%Y-%m-%d", "%d.%m.%Y", "%m/%d/%Y", "%d/%m/%Y", "%d %b %Y", "%B %d, %Y", "%d.%m.%Y %H:%M"],
+)
+@pytest.mark.parametrize("other", ["oops", "31.02.2024", "2024"])
+def test_a_few_others_among_dates_are_refused(form, other):
+    days = pd.date_range("2020-01-01", periods=200).strftime(form).tolist()
+    days[7] = other
+    with pytest.raises(DataError, match=f"row 7 .*'{other}' is not one of the dates"):
+        one(days)
+    half = one([*days[10:], *(f"open {i % 9}" for i in range(100))]).columns_[0]
+    assert half.note.startswith("65% of the values are dates, but others, such as 'open 0', are")
 
 
 class TestYearsThatNoCalendarHas:

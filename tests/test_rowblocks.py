@@ -114,6 +114,11 @@ def test_every_source_gives_all_rows_each_time(source, data, frame, tmp_path):
         np.testing.assert_array_equal(y, data[1])
 
 
+def test_targets_may_be_true_and_false():
+    rows = RowBlocks(pieces(pd.DataFrame({"a": range(4), "y": ["true", "False"] * 2}), 2), "y")
+    assert [y.tolist() for _, y in rows] == [[1, 0]] * 2
+
+
 def test_hidden_folders_are_not_read(tmp_path):
     for name in ("", ".ipynb_checkpoints", "_delta_log", "2024/01"):
         (tmp_path / name).mkdir(exist_ok=True, parents=True)

@@ -14,6 +14,7 @@ from calipers._checks import FloatArray
 from calipers._estimator.row_labels import checked_target
 from calipers._progress import progress
 from calipers.prediction import Prediction, Query
+from calipers.preprocessing import DataError, refuse
 from calipers.regressor import IntervalRegressor
 
 _BLOCK = 2**14  # rows predicted at a time
@@ -134,14 +135,19 @@ def predict_labelled(
 def _predict_blocks(
     model: IntervalRegressor, X: ArrayLike, query: Query, count: int, visible: bool
 ) -> tuple[Prediction, NDArray[np.bool_]]:
-    """Predict ``count`` rows in blocks, with a progress bar, see ``query_and_check``."""
+    """Predict ``count`` rows in blocks, with a progress bar; refuse cells that cannot be read."""
     at = None if query.at is None else np.asarray(query.at)
     blocks, outside = [], []
     with progress("predicting", count, visible=visible) as report:
         for start in range(0, count, _BLOCK):
             rows = np.arange(start, min(start + _BLOCK, count))
             block_query = query if at is None else replace(query, at=at[rows])
-            block, block_outside = model.query_and_check(_safe_indexing(X, rows), block_query)
+            part = _safe_indexing(X, rows)
+            try:
+                block, block_outside = model.query_and_check(part, block_query, on_unread=refuse)
+            except DataError as error:
+                row = None if error.row is None else error.row + start
+                raise DataError(error.problem, column=error.column, row=row) from None
             blocks.append(block)
             outside.append(block_outside)
             report(len(rows))

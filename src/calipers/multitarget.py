@@ -35,7 +35,7 @@ from calipers._schema import anything, array_of, arrays_under, list_of, record, 
 from calipers._serialization.models import model_from_dict, model_to_dict, stored_model
 from calipers.crossfit import OutOfFold
 from calipers.prediction import Prediction, Query, checked_levels
-from calipers.preprocessing import Column
+from calipers.preprocessing import Column, OnUnread, accept
 from calipers.regressor import IntervalRegressor
 
 if TYPE_CHECKING:
@@ -175,17 +175,24 @@ class MultiTargetRegressor(RegressorMixin, BaseEstimator):
         return [min(max(level, 1 - _MAX_COVERAGE), _MAX_COVERAGE) for level in levels]
 
     def query_and_check(
-        self, X: ArrayLike, query: Query, *, joint: bool = False
+        self,
+        X: ArrayLike,
+        query: Query,
+        *,
+        joint: bool = False,
+        on_unread: OnUnread | None = None,
     ) -> tuple[dict[str, Prediction], NDArray[np.bool_]]:
         """Return the prediction of each target, by name, and the mask of values that were not seen.
 
-        With ``joint``, coverages are those of all targets together.
+        With ``joint``, coverages are those of all targets together. ``on_unread`` takes the place
+        of a warning of cells that cannot be read.
         """
         requested = (self.coverage,) if query.coverages is None else query.coverages
         levels = tuple(self.single_coverages(requested)) if joint and requested else requested
         query = replace(query, coverages=levels)
-        first, outside = self.models_[0].query_and_check(X, query)
-        found = [first, *(model.query(X, query) for model in self.models_[1:])]
+        first, outside = self.models_[0].query_and_check(X, query, on_unread=on_unread)
+        others = [m.query_and_check(X, query, on_unread=accept)[0] for m in self.models_[1:]]
+        found = [first, *others]
         predictions = {
             name: replace(prediction, coverages=np.array(requested))
             for name, prediction in zip(self.target_names_, found, strict=True)

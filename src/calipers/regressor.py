@@ -40,7 +40,7 @@ from calipers.prediction import (
     interval_names,
     quantile_names,
 )
-from calipers.preprocessing import Column, TableEncoder
+from calipers.preprocessing import Column, OnUnread, TableEncoder, UnreadCells, warn_unread
 from calipers.rowblocks import RowBlocks
 from calipers.training import SHORTHANDS, expanded
 
@@ -388,10 +388,26 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
             check_is_fitted(self, "ensemble_")
         return replace(self.ensemble_, n_jobs=self.n_jobs, unsupported=self.unsupported)
 
-    def read(self, X: ArrayLike) -> tuple[FloatArray, NDArray[np.bool_]]:
-        """Return inputs as the networks take them, and which values were not seen in training."""
+    def read(
+        self, X: ArrayLike, on_unread: OnUnread | None = None
+    ) -> tuple[FloatArray, NDArray[np.bool_]]:
+        """Return inputs as the networks take them, and which values were not seen in training.
+
+        Up to a tenth of a column's numbers, booleans or dates may be cells that cannot be read.
+        They are missing, and in the mask; by default, a warning says so.
+        """
         check_is_fitted(self, "ensemble_")
-        return self.reader_.read_and_check(self, X)
+        found: list[UnreadCells] = []
+        result = self.reader_.read_and_check(self, X, on_unread or found.append)
+        warn_unread(found)
+        return result
+
+    def _numbers(self, X: ArrayLike) -> FloatArray:
+        """Inputs of new rows as the networks take them; warns of cells that cannot be read."""
+        found: list[UnreadCells] = []
+        numbers = self.reader_.read(self, X, found.append)
+        warn_unread(found)
+        return numbers
 
     def query(self, X: ArrayLike, query: Query) -> Prediction:
         """Answer a query about some rows from one pass through the networks.
@@ -411,11 +427,16 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
         >>> list(model.query(X, Query(coverages=(0.9,), quantiles=(0.5,))).columns())
         ['prediction', 'lower_0.9', 'upper_0.9', 'quantile_0.5']
         """
-        return self._ensemble.predict(self.reader_.read(self, X), query)
+        return self._ensemble.predict(self._numbers(X), query)
 
-    def query_and_check(self, X: ArrayLike, query: Query) -> tuple[Prediction, NDArray[np.bool_]]:
-        """Return the prediction for a query and the mask of values not seen in training."""
-        numbers, outside = self.read(X)
+    def query_and_check(
+        self, X: ArrayLike, query: Query, *, on_unread: OnUnread | None = None
+    ) -> tuple[Prediction, NDArray[np.bool_]]:
+        """Return the prediction for a query and the mask of values not seen in training.
+
+        ``on_unread`` takes the place of a warning of cells that cannot be read.
+        """
+        numbers, outside = self.read(X, on_unread)
         return self._ensemble.predict(numbers, query), outside
 
     def predict(
@@ -522,7 +543,7 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
         ``aleatoric_var`` and ``epistemic_var`` of the result are those of the members before
         calibration: the variance within networks, and the variance between them.
         """
-        return self._ensemble.distribution(self.reader_.read(self, X))
+        return self._ensemble.distribution(self._numbers(X))
 
     def score(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
         """Coefficient of determination of the point predictions, as scikit-learn defines it."""
@@ -534,14 +555,14 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
 
     def predict_members(self, X: ArrayLike) -> Interval:
         """Each member's ``lower``, ``point`` and ``upper``, of shape (n_members, n_samples)."""
-        return self._ensemble.members(self.reader_.read(self, X))
+        return self._ensemble.members(self._numbers(X))
 
     def outside(self, X: ArrayLike) -> NDArray[np.bool_]:
         """Mask of values not seen in training, of shape (n_samples, n_features), see ``inputs_``.
 
         They are numbers and dates outside the range of training; with a preprocessor also unseen
-        categories, and missing values in columns that had none. Predictions for such rows deserve
-        less trust.
+        categories, missing values in columns that had none, and cells that cannot be read.
+        Predictions for such rows deserve less trust.
         """
         check_is_fitted(self, "ensemble_")
         return self.reader_.outside(self, X)

@@ -773,6 +773,36 @@ class TestPredict:
         assert "3 rows have values outside the training range" in stderr
         assert "size (2), kind (1)" in stderr
 
+    def test_a_cell_that_cannot_be_read(self, run, here, saved, flats):
+        table = flats.astype(object)
+        table.loc[7, "size"], table.loc[9, "sold"], table.loc[12, "size"] = "abc", "soon", "def"
+        table.to_csv(here / "bad.csv", index=False)
+        first = "bad.csv, row 8, column 'size': 'abc' is not a number"
+        result = run("predict", saved, "bad.csv", "--out", "scored.csv", "--outside", "--json")
+        assert json.loads(result.stdout)["outside"] == {
+            "rows": 3,
+            "columns": {"size": 2, "sold": 1},
+            "unread": {"cells": 3, "first": first},
+        }
+        marks = pd.read_csv(here / "scored.csv")["outside"].fillna("")
+        assert {row: mark for row, mark in marks.items() if mark} == {
+            7: "size",
+            9: "sold",
+            12: "size",
+        }
+        result = run("predict", saved, "bad.csv", "--out", "scored.parquet", "--keep", "size")
+        assert f"3 cells taken as missing, since they cannot be read; the first: {first}" in (
+            result.stderr
+        )
+        kept = pd.read_parquet(here / "scored.parquet")["size"]
+        assert kept.isna().to_numpy().nonzero()[0].tolist() == [7, 12]
+        for command in ("evaluate", "report"):
+            assert first in run(command, saved, "bad.csv").stderr
+        table.head(9).to_csv(here / "bad.csv", index=False)
+        result = run("predict", saved, "bad.csv")
+        assert result.exit_code == 3
+        assert first in result.stderr
+
     def test_a_single_row_is_not_a_plural(self, run, here, saved, flats):
         flats.head(1).assign(size=1e9).to_csv(here / "far.csv", index=False)
         stderr = run("predict", saved, "far.csv", "--out", "scored.csv").stderr

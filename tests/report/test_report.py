@@ -12,7 +12,7 @@ from scipy.stats import norm, poisson
 from calipers import metrics, report
 from calipers._evaluation import LabelledPrediction, predict_labelled
 from calipers.importance import Dependence
-from calipers.preprocessing import Column
+from calipers.preprocessing import Column, DataError
 from calipers.report._charts import curve_and_band, pit_bars
 from calipers.report._drivers import Drivers, driver_data, driver_sentence, largest
 from calipers.report._format import Unit, percent
@@ -499,3 +499,13 @@ def test_blocks_do_not_change_the_answers(model, monkeypatch):
     parts = predict_labelled(model, frame, target, visible=False)
     for name in ("point", "bounds", "pit", "aleatoric", "epistemic", "outside"):
         np.testing.assert_array_equal(getattr(whole, name), getattr(parts, name))
+
+
+def test_a_bad_row_of_a_later_block_is_placed(model, monkeypatch):
+    frame, target = make_table(50, 6)
+    column = next(c.name for c in model.inputs_ if c.kind == "number")
+    frame[column] = frame[column].astype(object)
+    frame.loc[frame.index[30], column] = "abc"
+    monkeypatch.setattr("calipers._evaluation._BLOCK", 7)
+    with pytest.raises(DataError, match=r"row 30 \(from 0\): 'abc' is not a number"):
+        predict_labelled(model, frame, target, visible=False)

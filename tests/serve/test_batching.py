@@ -115,6 +115,15 @@ def test_one_wrong_row_does_not_spoil_the_batch(folder):
     assert (wrong.column, wrong.row) == ("size", 0)
 
 
+def test_what_others_send_does_not_make_a_wrong_row_one_of_few(folder):
+    served = load_models([folder / "homes"])["homes"]
+    good = Piece(columns_of([served.example] * 30, served), 30, Query())
+    bad = Piece(columns_of([dict(served.example, size="huge")], served), 1, Query())
+    first, wrong = served.predict([good, bad])
+    assert not first.outside.any()
+    assert isinstance(wrong, DataError)
+
+
 def test_what_others_send_does_not_change_a_value(folder):
     """Joined with floats, the long number would lose its last digit, and truth be 1."""
     served = load_models([folder / "homes"])["homes"]

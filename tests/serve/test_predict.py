@@ -96,6 +96,22 @@ def test_a_table_as_it_comes(client, served, tables):
     assert predictions[0]["outside"] == ["kind", "garden", "sold"]
 
 
+def test_a_cell_that_cannot_be_read_is_missing_and_marked(client, tables):
+    frame = tables["homes"].iloc[:20].astype(object)
+    frame.iloc[3, 0] = "huge"
+    empty = frame.copy()
+    empty.iloc[3, 0] = None
+    found, expected = (
+        pd.read_csv(io.StringIO(client.table(t.to_csv(index=False).encode(), CSV, "homes").text))
+        for t in (frame, empty)
+    )
+    pd.testing.assert_frame_equal(found, expected)
+    assert found["outside"][3] == "size"
+    few = client.table(frame.iloc[:9].to_csv(index=False).encode(), CSV, "homes")
+    assert few.status_code == 422
+    assert "column 'size', row 3 (from 0): 'huge' is not a number" in few.text
+
+
 @pytest.mark.parametrize("kind", [CSV, ARROW_STREAM, ARROW_FILE])
 def test_tables_in_and_out(client, served, tables, arrow, kind):
     frame = tables["homes"].iloc[:5]

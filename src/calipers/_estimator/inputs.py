@@ -19,13 +19,16 @@ from calipers._schema import anything, list_of, one_of
 from calipers.preprocessing import (
     Column,
     Forest,
+    OnUnread,
     TableEncoder,
+    accept,
     check_column,
     describe_numbers,
     holds_more_than_numbers,
     is_frame,
     numeric_code_columns,
     pick_numbers,
+    refuse,
 )
 
 if TYPE_CHECKING:
@@ -48,12 +51,13 @@ class Inputs:
     # trees grown with the networks, likewise; at most one of the two is present
     forest: Forest | None = None
 
-    def read(self, estimator: "Model", X: ArrayLike) -> FloatArray:
+    def read(self, estimator: "Model", X: ArrayLike, on_unread: OnUnread = refuse) -> FloatArray:
         """Inputs as finite numbers; ``estimator`` has the column names and is named in errors."""
         if self.encoder is None:
             numbers = _as_numbers(estimator, X)
         else:
-            numbers = self.encoder.transform(self.table(estimator, X))
+            values = self.encoder.read(self.table(estimator, X), on_unread)
+            numbers = self.encoder.encode(values)
         return self._with_points(X, numbers, estimator.n_jobs)
 
     def table(self, estimator: "Model", X: ArrayLike) -> ArrayLike:
@@ -88,18 +92,25 @@ class Inputs:
             found = _encoded(estimator, self.encoder, values, y)
         return found._replace(numbers=self._with_points(X, found.numbers, estimator.n_jobs))
 
-    def read_and_check(self, estimator: "Model", X: ArrayLike) -> tuple[FloatArray, BoolArray]:
-        """Inputs as finite numbers, and the mask of values not seen in training, by column."""
-        numbers, outside = self._checked(estimator, X)
+    def read_and_check(
+        self, estimator: "Model", X: ArrayLike, on_unread: OnUnread = refuse
+    ) -> tuple[FloatArray, BoolArray]:
+        """Inputs as finite numbers, and the mask of values not seen in training, by column.
+
+        A few cells that cannot be read are missing and in the mask if ``on_unread`` accepts them.
+        """
+        numbers, outside = self._checked(estimator, X, on_unread)
         return self._with_points(X, numbers, estimator.n_jobs), outside
 
     def outside(self, estimator: "Model", X: ArrayLike) -> BoolArray:
         """Mask of values not seen in training, by column, without the cost of predictions."""
-        return self._checked(estimator, X)[1]
+        return self._checked(estimator, X, accept)[1]
 
-    def _checked(self, estimator: "Model", X: ArrayLike) -> tuple[FloatArray, BoolArray]:
+    def _checked(
+        self, estimator: "Model", X: ArrayLike, on_unread: OnUnread
+    ) -> tuple[FloatArray, BoolArray]:
         if self.encoder is not None:
-            return self.encoder.transform_and_check(self.table(estimator, X))
+            return self.encoder.transform_and_check(self.table(estimator, X), on_unread)
         numbers = _as_numbers(estimator, X)
         return numbers, self._outside(numbers)
 

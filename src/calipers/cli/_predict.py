@@ -113,3 +113,7 @@ def _report(result: dict[str, Any], out: str) -> None:
         shown = ", ".join(f"{name} ({count:,})" for name, count in columns[:8])
         more = f" and {len(columns) - 8} more" if len(columns) > 8 else ""
         typer.echo(f"{describe_outside(outside['rows'], trust=True)}: {shown}{more}", err=True)
+    if unread := outside.get("unread"):
+        cells = counted(unread["cells"], "cell")
+        text = f"{cells} taken as missing, since they cannot be read; the first: {unread['first']}"
+        typer.echo(text, err=True)

@@ -72,7 +72,8 @@ def _score_all(
     """Score all missing parts; return the totals."""
     import distributed  # not at the top: ``cluster_at`` says how to install it
 
-    rows = kept = rows_outside = 0
+    rows = kept = rows_outside = cells = 0
+    first = None
     columns: Counter[str] = Counter()
     names = []
     with progress("predicting", len(parts)) as report:
@@ -84,9 +85,12 @@ def _score_all(
             rows, kept = rows + summary["rows"], kept + summary["kept"]
             rows_outside += summary["outside"]["rows"]
             columns.update(summary["outside"]["columns"])
+            if unread := summary["outside"].get("unread"):
+                cells, first = cells + unread["cells"], first or unread["first"]
             names += [summary["name"]] if summary["rows"] else []
             report(1)
     outside = {"rows": rows_outside, "columns": dict(columns.most_common())}
+    outside |= {"unread": {"cells": cells, "first": first}} if cells else {}
     return {"rows": rows, "parts": sorted(names), "kept": kept, "outside": outside}
 
 

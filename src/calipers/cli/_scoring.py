@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -12,7 +13,7 @@ from calipers._text import did_you_mean
 from calipers.cli._printing import meaningful
 from calipers.multitarget import MultiTargetRegressor, models_of
 from calipers.prediction import Prediction, Query
-from calipers.preprocessing import DataError, read_number
+from calipers.preprocessing import DataError, UnreadCells, accept, read_number
 from calipers.tables import RowSource
 
 if TYPE_CHECKING:
@@ -33,6 +34,8 @@ class RowScorer:
     rows: int = 0  # predicted so far
     rows_outside: int = 0
     columns: Counter[str] = field(default_factory=Counter)
+    unread: int = 0  # cells that could not be read
+    first_unread: str | None = None  # the error of the first of them
 
     def score(self, blocks: Iterable[Any]) -> Iterator[Any]:
         """Yield the table to write for each block."""
@@ -42,7 +45,7 @@ class RowScorer:
             yield table
 
     def _score(self, block: RowSource) -> pa.Table:
-        predictions, outside = self._predict(self.model.pick(block.frame))
+        predictions, outside = self._predict(block)
         columns = {name: pa.array(values) for name, values in predictions.items()}
         names = [column.name for column in self.model.inputs_]
         self.rows += len(outside)
@@ -53,14 +56,22 @@ class RowScorer:
             columns["outside"] = pa.array([", ".join(inputs[row]) for row in outside], pa.string())
         return pa.table(self._kept(block, columns) | columns)
 
-    def _predict(self, inputs: Any) -> Any:
+    def _predict(self, block: RowSource) -> Any:
         """Return columns of predictions by name, prefixed by the target if there are several."""
+
+        def count(cells: UnreadCells) -> None:
+            self.unread += len(cells.rows)
+            self.first_unread = self.first_unread or str(block.placed(cells.error))
+
+        inputs: Any = self.model.pick(block.frame)
         coverages = None if self.coverages is None else tuple(self.coverages)
         query = Query(coverages, tuple(self.quantiles or ()))
         if not isinstance(self.model, MultiTargetRegressor):
-            prediction, outside = self.model.query_and_check(inputs, query)
+            prediction, outside = self.model.query_and_check(inputs, query, on_unread=count)
             return self._written(prediction, self.model), outside
-        predictions, outside = self.model.query_and_check(inputs, query, joint=self.joint)
+        predictions, outside = self.model.query_and_check(
+            inputs, query, joint=self.joint, on_unread=count
+        )
         columns: dict[str, Any] = {}
         for target, single in zip(predictions, self.model.models_, strict=True):
             written = self._written(predictions[target], single)
@@ -96,11 +107,13 @@ class RowScorer:
         """Return the kept columns with numeric inputs parsed from text as the model reads them."""
         encoder = getattr(models_of(self.model)[0], "preprocessor_", None)
         if encoder is None:
-            readers = {column.name: read_number for column in self.model.inputs_}
+            readers: dict[str, Any] = {column.name: read_number for column in self.model.inputs_}
         else:
             pairs = encoder.used_columns()
             readers = {
-                column.name: reader.read for column, reader in pairs if column.dtype == float
+                column.name: partial(reader.read, on_unread=accept)
+                for column, reader in pairs
+                if column.dtype == float
             }
         for name in readers.keys() & kept.keys():
             if pa.types.is_string(kept[name].type):
@@ -109,6 +122,11 @@ class RowScorer:
         return kept
 
     def outside_report(self) -> dict[str, Any]:
-        """Return how many rows are outside the training range, in total and by column."""
+        """Return how many rows are outside the training range, in total and by column.
+
+        If cells could not be read, ``unread`` has their number and the error of the first.
+        """
         columns = {name: count for name, count in self.columns.most_common() if count}
-        return {"rows": self.rows_outside, "columns": columns}
+        unread = {"cells": self.unread, "first": self.first_unread} if self.unread else None
+        found = {"rows": self.rows_outside, "columns": columns}
+        return found if unread is None else found | {"unread": unread}

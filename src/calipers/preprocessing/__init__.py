@@ -68,6 +68,13 @@ from calipers.preprocessing._trees import (
     smallest_leaf as smallest_leaf,
     weights_of_kinds as weights_of_kinds,
 )
+from calipers.preprocessing._unread import (
+    OnUnread as OnUnread,
+    UnreadCells as UnreadCells,
+    accept as accept,
+    refuse as refuse,
+    warn_unread as warn_unread,
+)
 from calipers.preprocessing._words import with_words as with_words, word_pattern as word_pattern
 
 __all__ = ["MISSING_MARKS", "MISSING_WORDS", "Column", "DataError", "TableEncoder", "read_number"]

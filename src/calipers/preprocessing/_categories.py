@@ -1,15 +1,18 @@
 """The encoders of categories and of free text."""
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from calipers._checks import BoolArray, FloatArray
-from calipers.preprocessing._text_columns import as_text
+from calipers.preprocessing._text_columns import as_text, plain_text
 from calipers.preprocessing._words import with_words
 
 if TYPE_CHECKING:
@@ -21,6 +24,36 @@ def as_objects(texts: "pd.Series[Any]") -> NDArray[np.object_]:
     return texts.to_numpy(zero_copy_only=False)
 
 
+def respelled(
+    texts: pa.Array, levels: Collection[str | None], rare: Collection[str] = ()
+) -> pa.Array:
+    """Texts that are not among ``levels`` as the only level of the same number or boolean.
+
+    A file writes 1.0 and True where a frame has 1 and true. ``rare`` has digests of further levels.
+
+    >>> respelled(pa.array(["1", "2.0", "x"]), ["1.0", "2"]).to_pylist()
+    ['1.0', '2', 'x']
+    >>> respelled(pa.array(["1", "1.0"]), ["1.0", "1"]).to_pylist()
+    ['1', '1.0']
+    """
+    names = pa.array([level for level in levels if level is not None], texts.type)
+    if pc.all(pc.or_(pc.is_null(texts), pc.is_in(texts, value_set=names)), min_count=0).as_py():
+        return texts
+    plain = plain_text(names).to_pylist()
+    counts = Counter(plain)
+    level_of = {text: name.as_py() for text, name in zip(plain, names, strict=True)}
+    known, hidden = set(names.to_pylist()), set(rare)
+    distinct = texts.dictionary_encode()
+    result = []
+    for text, short in zip(
+        distinct.dictionary.to_pylist(), plain_text(distinct.dictionary).to_pylist(), strict=True
+    ):
+        other = level_of[short] if counts[short] == 1 else short
+        same = other == text or text in known or (hidden and digests([text])[0] in hidden)
+        result.append(text if same else other)
+    return pa.array(result, texts.type).take(distinct.indices)
+
+
 @dataclass(frozen=True)
 class CategoryEncoder:
     """One-hot encoding of frequent categories; all other categories share a column.
@@ -28,7 +61,8 @@ class CategoryEncoder:
     If there are such others, the frequency of the category is an input as well; so is the target
     encoding, ``means`` and ``spreads``, where it was learned: the last entries are for unseen
     categories. Rare categories count as unseen, and only digests of their names are kept, by which
-    they are recognised. ``words`` that many names have in common have a column each.
+    they are recognised. ``words`` that many names have in common have a column each. Text that
+    writes a whole number or a boolean as a file does, 1.0 or True, means the category 1 or true.
     """
 
     levels: list[str]  # categories that are not rare, most frequent first
@@ -41,7 +75,7 @@ class CategoryEncoder:
     words: list[str] = field(default_factory=list)
 
     def read(self, series: "pd.Series[Any]") -> NDArray[np.object_]:
-        return as_objects(as_text(series, keep=self.levels))
+        return as_objects(respelled(as_text(series, keep=self.levels), self.levels, self.rare))
 
     @property
     def large(self) -> bool:

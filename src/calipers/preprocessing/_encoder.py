@@ -17,10 +17,11 @@ from calipers._checks import FloatArray
 from calipers._text import did_you_mean
 from calipers.preprocessing._column import Column, DataError, as_frame, check_kind, check_names
 from calipers.preprocessing._document import check_table
-from calipers.preprocessing._encoders import ENCODERS, Encoder
+from calipers.preprocessing._encoders import ENCODERS, DateEncoder, Encoder, NumberEncoder
 from calipers.preprocessing._kinds import has_decimal_comma, may_be_in_thousands
 from calipers.preprocessing._learn import learn
 from calipers.preprocessing._numbers import kind_of
+from calipers.preprocessing._unread import OnUnread, UnreadCells, refuse
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -199,13 +200,14 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         parts = [encoder.encode(values[column.name]) for column, encoder in pairs if column.used]
         return np.concatenate(parts, axis=1)
 
-    def read(self, X: ArrayLike) -> dict[str, NDArray[Any]]:
+    def read(self, X: ArrayLike, on_unread: OnUnread = refuse) -> dict[str, NDArray[Any]]:
         """Values of the columns that are used, as ``transform`` reads them.
 
         Numbers and booleans as floats, dates as seconds since 1970, NaN where they are missing;
-        categories as text, None where they are missing.
+        categories as text, None where they are missing. ``on_unread`` is told of the cells of a
+        column that cannot be read, which then are missing, unless they are more than a tenth.
         """
-        return self._read(X, used=True)
+        return self._read(X, used=True, on_unread=on_unread)
 
     def used_columns(self) -> list[tuple[Column, Encoder]]:
         """The columns that are used, each with its encoder."""
@@ -221,14 +223,28 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         """
         return self.transform_and_check(X)[1]
 
-    def transform_and_check(self, X: ArrayLike) -> tuple[FloatArray, NDArray[np.bool_]]:
-        """The results of ``transform`` and ``outside``, reading the table once."""
-        values = self._read(X, used=False)
+    def transform_and_check(
+        self, X: ArrayLike, on_unread: OnUnread = refuse
+    ) -> tuple[FloatArray, NDArray[np.bool_]]:
+        """The results of ``transform`` and ``outside``, reading the table once.
+
+        Unreadable cells that ``on_unread`` accepts are missing, and marked in the mask.
+        """
+        found: list[UnreadCells] = []
+
+        def mark(cells: UnreadCells) -> None:
+            on_unread(cells)
+            found.append(cells)
+
+        values = self._read(X, used=False, on_unread=mark)
         encoded = self.encode(values)
         outside = np.zeros((len(encoded), len(self.columns_)), dtype=bool)
         for i, (column, encoder) in enumerate(zip(self.columns_, self._encoders, strict=True)):
             if column.name in values:
                 outside[:, i] = encoder.outside(values[column.name])
+        names = [column.name for column in self.columns_]
+        for cells in found:
+            outside[cells.rows, names.index(cells.column)] = True
         return encoded, outside
 
     @property
@@ -246,13 +262,17 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         ]
         return np.array(names, dtype=object)
 
-    def _read(self, X: ArrayLike, *, used: bool) -> dict[str, NDArray[Any]]:
+    def _read(self, X: ArrayLike, *, used: bool, on_unread: OnUnread) -> dict[str, NDArray[Any]]:
         """Values of each column: only of those ``used``, or of all present."""
         check_is_fitted(self, "columns_")
         frame = as_frame(X, self.columns_)
         check_names(map(str, frame), [column.name for column in self.columns_ if column.used])
         return {
-            column.name: encoder.read(frame[column.name])
+            column.name: (
+                encoder.read(frame[column.name], on_unread)
+                if isinstance(encoder, NumberEncoder | DateEncoder)
+                else encoder.read(frame[column.name])
+            )
             for column, encoder in zip(self.columns_, self._encoders, strict=True)
             if column.used or (not used and column.name in frame)
         }

@@ -1,7 +1,8 @@
 """The encoders, one for each kind of column.
 
 Every encoder has ``read`` (from a column of a frame to values, which are NaN or None where they are
-missing; errors name row and column), ``encode`` (from values to columns of numbers), ``names`` (of
+missing; errors name row and column, or ``on_unread`` is told of a few cells of numbers and dates
+that cannot be read), ``encode`` (from values to columns of numbers), ``names`` (of
 these columns) and ``outside`` (which values were not seen in training, or are missing where none
 was). Encoders are frozen dataclasses of JSON values, so that ``vars`` serialises them.
 """
@@ -16,10 +17,11 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from calipers._checks import BoolArray, FloatArray
-from calipers.preprocessing._categories import CategoryEncoder, TextEncoder, as_objects
+from calipers.preprocessing._categories import CategoryEncoder, TextEncoder, as_objects, respelled
 from calipers.preprocessing._column import DataError
 from calipers.preprocessing._readings import NumberText, read_dates
 from calipers.preprocessing._text_columns import as_text, read_truth
+from calipers.preprocessing._unread import OnUnread, refuse, tell_unread
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -31,14 +33,23 @@ _MAX_FLOAT = np.finfo(np.float64).max
 CYCLES = {"year": 365.2425 * DAY, "week": 7 * DAY, "day": DAY}
 
 
-def _read(series: "pd.Series[Any]", reader: Callable[[Any], FloatArray], what: str) -> FloatArray:
-    """Values of a column of text, NaN where they are missing; refuses text that is not ``what``."""
+def _read(
+    series: "pd.Series[Any]",
+    reader: Callable[[Any], FloatArray],
+    what: str,
+    on_unread: OnUnread,
+    others: int = 0,
+) -> FloatArray:
+    """Values of a column of text, NaN where they are missing or not ``what``.
+
+    The column has so many ``others``, which are not text.
+    """
     texts = as_text(series, marks=True)
-    values = reader(texts)
-    wrong = np.flatnonzero(np.isnan(values) & pc.is_valid(texts).to_numpy(zero_copy_only=False))
+    values, present = reader(texts), pc.is_valid(texts).to_numpy(zero_copy_only=False)
+    wrong = np.flatnonzero(np.isnan(values) & present)
     if wrong.size:
-        row = int(wrong[0])
-        raise DataError(f"{texts[row].as_py()!r} is not {what}", column=str(series.name), row=row)
+        problem = f"{texts[int(wrong[0])].as_py()!r} is not {what}"
+        tell_unread(series, wrong, int(present.sum()) + others, problem, on_unread)
     return values
 
 
@@ -114,7 +125,7 @@ class NumberEncoder(RangeEncoder):
     means: list[float] = field(default_factory=list)
     spreads: list[float] = field(default_factory=list)
 
-    def read(self, series: "pd.Series[Any]") -> FloatArray:
+    def read(self, series: "pd.Series[Any]", on_unread: OnUnread = refuse) -> FloatArray:
         import pandas as pd
 
         if pd.api.types.is_timedelta64_dtype(series.dtype):
@@ -128,9 +139,11 @@ class NumberEncoder(RangeEncoder):
             floats = _floats(series)
             is_text = np.isnan(floats)
             if is_text.all():
-                values = _read(series, style.read, what)
+                values = _read(series, style.read, what, on_unread)
             else:  # the number 1.234 stays itself, even where the text "1.234" means 1234
-                values = np.where(is_text, _read(series.where(is_text), style.read, what), floats)
+                others = int((~is_text).sum())
+                texts = _read(series.where(is_text), style.read, what, on_unread, others)
+                values = np.where(is_text, texts, floats)
         check_finite(series, values)
         return values
 
@@ -183,14 +196,14 @@ class NumberEncoder(RangeEncoder):
 class BooleanEncoder(NumberEncoder):
     """Booleans as 1 and 0, imputed by the more frequent value."""
 
-    def read(self, series: "pd.Series[Any]") -> FloatArray:
+    def read(self, series: "pd.Series[Any]", on_unread: OnUnread = refuse) -> FloatArray:
         import pandas as pd
 
         if pd.api.types.is_numeric_dtype(series.dtype):
             values = series.to_numpy(dtype=np.float64, na_value=np.nan)
             if (np.isin(values, [0.0, 1.0]) | np.isnan(values)).all():
                 return values
-        return _read(series, read_truth, "true or false")
+        return _read(series, read_truth, "true or false", on_unread)
 
 
 @dataclass(frozen=True)
@@ -200,23 +213,24 @@ class DateEncoder(RangeEncoder):
     cycles: list[str] = field(default_factory=list)
     form: str | None = None
 
-    def read(self, series: "pd.Series[Any]") -> FloatArray:
+    def read(self, series: "pd.Series[Any]", on_unread: OnUnread = refuse) -> FloatArray:
         import pandas as pd
 
         if isinstance(series.dtype, pd.PeriodDtype):
             series = series.dt.to_timestamp()
         if pd.api.types.is_datetime64_any_dtype(series.dtype):
             times = read_dates(series, None)
-            unread = np.flatnonzero(np.isnan(times) & series.notna().to_numpy())
-            if unread.size:
-                row, name = int(unread[0]), str(series.name)
-                when = pd.to_datetime(series.iloc[[row]], utc=True).dt.tz_localize(None)
+            present = series.notna().to_numpy()
+            wrong = np.flatnonzero(np.isnan(times) & present)
+            if wrong.size:
+                when = pd.to_datetime(series.iloc[wrong[:1]], utc=True).dt.tz_localize(None)
                 problem = f"{when.to_numpy()[0]} is not in the years 1 to 9999"
-                raise DataError(problem, column=name, row=row)
+                tell_unread(series, wrong, int(present.sum()), problem, on_unread)
             return times
         form = self.form or "ISO8601"
         example = "2024-01-31" if form == "ISO8601" else form
-        return _read(series, lambda texts: read_dates(texts, form), f"a date such as {example}")
+        what = f"a date such as {example}"
+        return _read(series, lambda texts: read_dates(texts, form), what, on_unread)
 
     @classmethod
     def learn(cls, times: FloatArray, form: str | None) -> "DateEncoder":
@@ -270,7 +284,8 @@ class ConstantEncoder(IdentifierEncoder):
     values: list[str | None]  # None for a missing value
 
     def read(self, series: "pd.Series[Any]") -> NDArray[np.object_]:
-        return as_objects(as_text(series, keep=[v for v in self.values if v is not None]))
+        texts = as_text(series, keep=[v for v in self.values if v is not None])
+        return as_objects(respelled(texts, self.values))
 
     def outside(self, values: NDArray[np.object_]) -> BoolArray:
         return np.array([value not in self.values for value in values], dtype=bool)

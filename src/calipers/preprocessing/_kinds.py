@@ -1,8 +1,8 @@
 """Detection of the kind of a column, from its type or from the meaning of all of its text."""
 
 import re
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections import Counter
+from dataclasses import dataclass, replace
 from datetime import date, time
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
@@ -15,19 +15,14 @@ from numpy.typing import NDArray
 from calipers._checks import FloatArray
 from calipers.preprocessing._column import DataError
 from calipers.preprocessing._encoders import NumberEncoder, check_finite
-from calipers.preprocessing._readings import (
-    NumberText,
-    best_number_text,
-    date_text,
-    number_text,
-    read_dates,
-)
+from calipers.preprocessing._mistakes import note_mistakes
+from calipers.preprocessing._readings import NumberText, date_text, number_text, read_dates
 from calipers.preprocessing._text_columns import (
     MISSING_MARKS,
     all_match,
-    any_match,
     as_text,
     is_truth,
+    plain_text,
     read_truth,
 )
 from calipers.preprocessing._words import is_language, word_places
@@ -45,7 +40,6 @@ _KIND_OF_TYPE = {  # by the name that pandas has for a type
     "timedelta64": "number",
 }
 _TEXT_TYPES, _MIXED_TYPES = ("string", "bytes", "time", "empty"), ("mixed-integer", "mixed")
-_MOSTLY = 0.9  # if this fraction of a column is numbers, or dates, the other values are mistakes
 _IN_THOUSANDS = r"^[+-]?[1-9]\d{0,2}(\.\d{3})+$"
 _LIKE_NUMBERS = r"^[<>~≈±+-]*\s*[$€£¥]?\s*\d+([.,]\d+)*\s*[A-Za-z%$€£¥]{0,9}$"
 _WHOLE = r"^[+-]?\d+$"
@@ -90,6 +84,14 @@ class Texts:
     def word_places(self) -> dict[str, list[int]]:
         """The words within the levels, with the indices of the levels that have each."""
         return word_places(self.levels.to_pylist())
+
+    def plain(self) -> "Texts":
+        """Whole numbers and booleans as a frame has them, where no two levels become the same."""
+        plain = plain_text(self.levels)
+        names = plain.to_pylist()
+        counts = Counter(names)
+        alone = pa.array([counts[name] == 1 for name in names], pa.bool_())
+        return replace(self, levels=pc.if_else(alone, plain, self.levels))
 
     def by_row(self, values: FloatArray) -> FloatArray:
         """Expand values of ``words`` to one per row; NaN where the text is missing."""
@@ -176,8 +178,8 @@ def _kind_of_text(series: "pd.Series[Any]", most: int) -> DetectedKind:
         return DetectedKind("date", form=None if form == "ISO8601" else form, values=values)
     note = note or hint
     if len(words) > most:
-        mixture = _mixture(texts, name)  # called even if there is a note, since it may refuse
-        note = note or mixture
+        mistakes = note_mistakes(texts, name)  # called even if there is a note, since it may refuse
+        note = note or mistakes
     if len(words) > _MIN_IDENTIFIERS and not note and all_match(words, _LIKE_NUMBERS):
         example = words[0].as_py()
         note = f"looks like numbers in several units, e.g. {example!r}: convert them to one unit"
@@ -190,42 +192,6 @@ def _kind_of_text(series: "pd.Series[Any]", most: int) -> DetectedKind:
         prose = f"free text; {NOT_STORED}"
         return DetectedKind("identifier", note=note or prose, texts=None if note else texts)
     return DetectedKind("category", note=note, texts=texts)
-
-
-def _mixture(texts: Texts, name: str) -> str:
-    """A note on a column of which most values are numbers, or dates.
-
-    If nearly all are, the others are mistakes, and the column is refused.
-    """
-    rows = np.flatnonzero(texts.codes >= 0)
-    rows = rows[texts.is_word[texts.codes[rows]]]
-    # Each with the fraction from which on it is worth a note.
-    readings: list[tuple[str, Callable[[Any], FloatArray], float]] = [
-        ("numbers", NumberText().read, 0.5),
-        ("dates", lambda part: read_dates(part, "ISO8601"), 0.5),
-    ]
-    style = best_number_text(texts.words)
-    # Without decimals, "030 123 456" may be a phone number, and "12A" a house number.
-    may_be_code = style.unit or style.thousands == " "
-    if not may_be_code or any_match(texts.words, rf"\d{re.escape(style.decimal)}\d"):
-        readings.append(("numbers", style.read, _MOSTLY))
-    for what, read, least in readings:
-        fits = ~np.isnan(read(texts.levels))[texts.codes[rows]]
-        if _MOSTLY <= fits.mean() < 1:
-            row = int(rows[np.argmin(fits)])
-            raise DataError(
-                f"{texts.levels[int(texts.codes[row])].as_py()!r} is not one of the {what} that "
-                f"make up {fits.mean():.0%} of this column: correct it, or leave it empty",
-                column=name,
-                row=row,
-            )
-        if least <= fits.mean() < 1:
-            other = texts.levels[int(texts.codes[rows[np.argmin(fits)]])].as_py()
-            return (
-                f"{fits.mean():.0%} of the values are {what}, but others, such as {other!r}, are "
-                f"not: leave those empty to make this a column of {what}"
-            )
-    return ""
 
 
 def _is_prose(texts: Texts) -> bool:

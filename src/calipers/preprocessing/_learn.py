@@ -77,6 +77,7 @@ def _identifier(series: "pd.Series[Any]", name: str, note: str) -> LearnedColumn
 
 
 def _constant(texts: kinds.Texts, name: str) -> LearnedColumn:
+    texts = texts.plain()
     values = tuple(texts.levels.to_pylist())
     missing = bool((texts.codes < 0).any())
     note = f"always {values[0]!r}" if len(values) == 1 else "always empty"
@@ -88,6 +89,7 @@ def _constant(texts: kinds.Texts, name: str) -> LearnedColumn:
 def _category(
     texts: kinds.Texts, name: str, note: str, max_categories: int | None, min_frequency: int
 ) -> LearnedColumn:
+    texts = texts.plain()
     ranked = sorted(
         zip(texts.levels.to_pylist(), texts.counts.tolist(), strict=True),
         key=lambda item: (-item[1], item[0]),

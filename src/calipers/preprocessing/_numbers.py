@@ -53,7 +53,7 @@ def read_target(y: ArrayLike, *, plain: bool = False) -> FloatArray:
     """Targets as floats of the same shape, NaN where they are missing; text as in a column.
 
     ``plain`` refuses text in a number format such as ``1,234.5``. A block of rows cannot tell the
-    format of the others.
+    format of the others; but booleans have only one.
 
     >>> read_target(["1,234.5", "(7)", "na"]).tolist()
     [1234.5, -7.0, nan]
@@ -75,7 +75,9 @@ def read_target(y: ArrayLike, *, plain: bool = False) -> FloatArray:
         with suppress(TypeError, ValueError):  # a missing value that is no NaN, or no number
             return values.astype(object).astype(np.float64)
     column = pd.Series(values.ravel(), dtype=object, name="y")
-    numbers = NumberEncoder().read(column) if plain else learn_number(column)[0]
+    if plain and not ((words := _distinct_texts(column)) and is_truth(words)):
+        return NumberEncoder().read(column).reshape(values.shape)
+    numbers, _ = learn_number(column)
     return numbers.reshape(values.shape)
 
 

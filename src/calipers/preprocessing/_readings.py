@@ -28,13 +28,14 @@ _WORD = r"(?![eE][+-]?\d*$)[^\W\d_][^\d()]{0,11}[23]?"
 _FRONT = re.compile(rf"[+-]?\s*({_CURRENCIES})")
 _BACK = re.compile(rf"[\d.](?:[eE][+-]?\d+)?\s*([%‰°](?:{_WORD})?|{_CURRENCIES}|{_WORD})$")
 UNIT = re.compile(rf":|[%‰°](?:{_WORD})?|{_CURRENCIES}|{_WORD}|")
-_CLOCK = ":"
+CLOCK = ":"
 _CLOCK_TIME = (
     r"^(?P<h>\d{1,3}):(?P<m>[0-5]\d)(?::(?P<s>[0-5]\d(?:\.\d+)?))?"
     r"(?:\s*(?P<half>[AaPp])\.?[Mm]\.?)?$"
 )
 _WAYS = ((".", ","), (",", "."), (",", " "), (".", " "), (".", "'"))  # decimal and thousands
 _DAYS = ("%Y/%m/%d", "%d.%m.%Y", "%d %b %Y", "%d %B %Y", "%b %d, %Y", "%B %d, %Y", "%d-%b-%Y")
+_DATE = r"^(\d{1,4}\D|[A-Za-z]{3,9} \d)"  # what all dates in a column look like; 2024 is a number
 _SLASHED = ("%m/%d/%Y", "%d/%m/%Y")
 _WHICH_FIRST = (
     f"the day or the month may come first: give the kind 'date %d/%m/%Y' or 'date %m/%d/%Y' {HOW}"
@@ -58,7 +59,7 @@ class NumberText:
 
     def read(self, texts: pa.Array) -> FloatArray:
         """An Arrow array of texts as floats; NaN for text that is not a number."""
-        if self.unit == _CLOCK:
+        if self.unit == CLOCK:
             return _hours(texts)
         bare = _bare(texts, self.unit)
         good = pc.match_substring_regex(bare, _PLAIN)
@@ -69,14 +70,19 @@ class NumberText:
         bare = pc.utf8_ltrim(bare, "+")
         return as_floats(pc.if_else(good, bare, pa.scalar(None, bare.type)))
 
+    @property
+    def is_currency(self) -> bool:
+        """Whether the unit is a currency."""
+        return re.fullmatch(_CURRENCIES, self.unit) is not None
+
     def example(self) -> str:
         """A number in this format, as ``given_number_text`` takes it; empty for plain numbers."""
-        if self.unit == _CLOCK:
+        if self.unit == CLOCK:
             return "10:30"
         if self == NumberText():
             return ""
         number = f"1{self.thousands}234{self.decimal}5"
-        if not re.fullmatch(_CURRENCIES, self.unit):
+        if not self.is_currency:
             return f"{number} {self.unit}" if self.unit[:1].isalpha() else f"{number}{self.unit}"
         return f"{self.unit} {number}" if self.unit.isalpha() else f"{self.unit}{number}"
 
@@ -160,7 +166,7 @@ def number_text(texts: pa.Array, *, codes: bool = True) -> tuple[NumberText | No
     "may be thousands or decimals: give the kind 'number 1,234.5' or 'number 1.234,5'"
     """
     if all_match(texts, _CLOCK_TIME):
-        return NumberText(unit=_CLOCK), ""
+        return NumberText(unit=CLOCK), ""
     unit = unit_of(texts)
     bare = _bare(texts, unit)
     plain = all_match(bare, _PLAIN)
@@ -190,6 +196,7 @@ def best_number_text(texts: pa.Array) -> NumberText:
     """The way of writing numbers that fits most texts; an error can then name the others."""
     units = dict.fromkeys(["", *(unit_of(texts[i : i + 1]) for i in range(min(len(texts), 3)))])
     ways = [NumberText(*way, unit=unit) for unit in units for way in ((".", ""), *_WAYS)]
+    ways.append(NumberText(unit=CLOCK))
     return max(ways, key=lambda way: int((~np.isnan(way.read(texts))).sum()))
 
 
@@ -203,7 +210,7 @@ def date_text(texts: pa.Array) -> tuple[str | None, str]:
     >>> date_text(pa.array(["01/02/2024"]))[1].partition(":")[0]
     'the day or the month may come first'
     """
-    if not all_match(texts, r"^(\d{1,4}\D|[A-Za-z]{3,9} \d)"):
+    if not all_match(texts, _DATE):
         return None, ""
     if _reads(texts, "ISO8601"):
         return "ISO8601", ""
@@ -217,6 +224,19 @@ def date_text(texts: pa.Array) -> tuple[str | None, str]:
         if fits:
             return None, _WHICH_FIRST
     return None, ""
+
+
+def read_most_dates(texts: pa.Array) -> FloatArray:
+    """Dates as ``read_dates`` returns them, in the format that fits most of a sample of texts.
+
+    >>> read_most_dates(pa.array(["02.01.1970", "oops", "03.01.1970"])).tolist()
+    [86400.0, nan, 172800.0]
+    """
+    sample = texts.take(pa.array(np.unique(np.linspace(0, len(texts) - 1, 50).astype(int))))
+    forms = ["ISO8601", *(day + time for time in _TIMES for day in (*_DAYS, *_SLASHED))]
+    form = max(forms, key=lambda form: int((~np.isnan(read_dates(sample, form))).sum()))
+    like_dates = pc.match_substring_regex(texts, _DATE)
+    return read_dates(pc.if_else(like_dates, texts, pa.scalar(None, texts.type)), form)
 
 
 def _reads(texts: pa.Array, form: str) -> bool:

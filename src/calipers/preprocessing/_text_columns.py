@@ -69,6 +69,18 @@ def _string(value: object) -> str:
     return str(value).encode(errors="replace").decode()
 
 
+def plain_text(texts: pa.Array) -> pa.Array:
+    """Whole numbers and booleans in text as ``as_text`` writes those of a frame; other text as is.
+
+    >>> plain_text(pa.array(["1.0", "-20.00", "True", "1.5", "007.0", None])).to_pylist()
+    ['1', '-20', 'true', '1.5', '007.0', None]
+    """
+    texts = pc.replace_substring_regex(texts, r"^(-?[1-9]\d*|0)\.0+$|^-(0)(?:\.0+)?$", r"\1\2")
+    lower = pc.utf8_lower(texts)
+    truth = pc.is_in(lower, value_set=pa.array(["true", "false"], texts.type))
+    return pc.if_else(truth, lower, texts)
+
+
 def all_match(texts: pa.Array, pattern: str) -> bool:
     return bool(pc.all(pc.match_substring_regex(texts, pattern), min_count=0).as_py())
 
@@ -83,9 +95,13 @@ def as_floats(array: pa.Array) -> FloatArray:
 
 
 def read_truth(texts: pa.Array) -> FloatArray:
-    """1 for "true" or "1" and 0 for "false" or "0"; NaN for other text."""
+    """1 for "true", "1" or "1.0", and 0 for "false", "0" or "0.0"; NaN for other text.
+
+    >>> read_truth(pa.array(["True", "0.0", "1", "yes"], pa.large_string())).tolist()
+    [1.0, 0.0, 1.0, nan]
+    """
     words = pa.array(["false", "true", "0", "1"], pa.large_string())
-    return as_floats(pc.index_in(pc.utf8_lower(texts), value_set=words)) % 2
+    return as_floats(pc.index_in(plain_text(texts), value_set=words)) % 2
 
 
 def is_truth(texts: pa.Array) -> bool:

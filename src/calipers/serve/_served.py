@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from calipers._checks import FloatArray
 from calipers.calibration import AdaptiveCoverage, Martingale
 from calipers.prediction import Prediction, Query
-from calipers.preprocessing import Column, check_names
+from calipers.preprocessing import Column, OnUnread, accept, check_names, refuse
 from calipers.regressor import IntervalRegressor
 
 _PUBLIC = ("fitted_at", "rows", "versions", "evaluation")  # facts without paths of files
@@ -129,7 +129,10 @@ class Served:
         distinct = list(dict.fromkeys(piece.query for piece in pieces))
         order = sorted(range(len(pieces)), key=lambda i: distinct.index(pieces[i].query))
         ordered = [pieces[i] for i in order]
-        numbers, outside = self._read(_joined(ordered))
+        # A few cells that cannot be read are missing values, counted in the rows of one request:
+        # with others in between, the response would depend on who else asks.
+        on_unread = accept if len(pieces) == 1 else refuse
+        numbers, outside = self._read(_joined(ordered), on_unread)
         queries = [(len(piece), self._with_own_coverage(piece.query)) for piece in ordered]
         version, ensemble = self._versions[-1]
         predictions = ensemble.predict_each(numbers, queries)
@@ -146,14 +149,14 @@ class Served:
             served[i] = ServedPrediction(prediction, part, bounds, *known)
         return [served[i] for i in range(len(pieces))]
 
-    def _read(self, table: Columns) -> tuple[FloatArray, NDArray[np.bool_]]:
+    def _read(self, table: Columns, on_unread: OnUnread) -> tuple[FloatArray, NDArray[np.bool_]]:
         """Return the inputs of the networks, and which values are outside the training range."""
         encoded = self.model.reader_.read_columns(table)
         if encoded is not None:
             return encoded
         import pandas as pd
 
-        return self.model.read(self.model.pick(pd.DataFrame(table)))
+        return self.model.read(self.model.pick(pd.DataFrame(table)), on_unread)
 
     def _with_own_coverage(self, query: Query) -> Query:
         """Return the query with the model's own coverage added, which the monitor watches."""
