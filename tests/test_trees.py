@@ -1,7 +1,10 @@
 """Predictions of trees as an input: without the row itself, stored as arrays, used if they help."""
 
+import threading
 import warnings
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from threading import Event
 from types import SimpleNamespace
 
 import jax
@@ -13,6 +16,7 @@ from sklearn.model_selection import GroupKFold, KFold, RepeatedKFold, TimeSeries
 from sklearn.tree import DecisionTreeRegressor
 
 from calipers import IntervalRegressor, RowBlocks
+from calipers._estimator import tree_inputs
 from calipers._estimator.together import run_fit
 from calipers._estimator.training_rows import TrainingRows, read_rows
 from calipers._estimator.tree_bags import (
@@ -744,6 +748,35 @@ def test_trees_grown_beside_a_trial_are_those_grown_after_it(tried):
     one, two = (model("auto", n_jobs=jobs).fit(X, y) for jobs in (1, 2))
     assert len(two.reader_.forest) == 105
     np.testing.assert_array_equal(one.predict_interval(X), two.predict_interval(X))
+
+
+def test_an_interrupted_trial_stops_the_trees_that_grow_beside_it(tried, monkeypatch):
+    begun, interrupted, bags = Event(), Event(), []
+
+    def grow(self, rows, *options):
+        bags.append(rows)
+        begun.set()
+        assert interrupted.wait(60)
+        return plain(self, rows, *options)
+
+    def shutdown(self, wait):
+        stop(self, wait=wait)
+        interrupted.set()
+
+    def first_trial(*_):
+        assert begun.wait(60)
+        raise KeyboardInterrupt
+
+    plain, stop = TreeRows.grow, ThreadPoolExecutor.shutdown
+    monkeypatch.setattr(TreeRows, "grow", grow)
+    monkeypatch.setattr(ThreadPoolExecutor, "shutdown", shutdown)
+    monkeypatch.setattr(tree_inputs, "first_trial", first_trial)
+    threads = set(threading.enumerate())
+    with pytest.raises(KeyboardInterrupt):
+        model("auto", n_jobs=2).fit(*steps(240))
+    for thread in set(threading.enumerate()) - threads:
+        thread.join(60)
+    assert 1 <= len(bags) <= 2  # of ten: those that two threads had begun
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,9 @@ with very many folds, a part is the rows that several of them hold out.
 """
 
 from collections.abc import Sequence
+from concurrent.futures import CancelledError
 from itertools import chain
+from threading import Event
 from typing import NamedTuple
 
 import joblib
@@ -50,11 +52,16 @@ class _Growing(NamedTuple):
 
 
 def predictions_by_fold(
-    model: Model, data: TrainingRows, folds: Sequence[Fold], trees: int
+    model: Model,
+    data: TrainingRows,
+    folds: Sequence[Fold],
+    trees: int,
+    cancelled: Event | None = None,
 ) -> list[FloatArray]:
     """Tree predictions of all rows for each fold, by trees that know its training rows alone.
 
-    ``data`` have standardised targets, and inputs for these folds.
+    ``data`` have standardised targets, and inputs for these folds. Once ``cancelled`` is set, no
+    further bag grows, and ``CancelledError`` is raised.
     """
     versions = [_tree_rows(data, X) for X in data.inputs[: len(folds)]]
     known = versions if len(versions) > 1 else versions * len(folds)
@@ -74,7 +81,7 @@ def predictions_by_fold(
     forest = boosted = -(-trees // (_KINDS * _PARTS))
     if len(data.used) <= FEW:
         forest *= 2
-    grown = _grow(model, data, growing, forest, boosted)
+    grown = _grow(model, data, growing, forest, boosted, cancelled)
     return [own.combined(bags)[0] for own, bags in zip(growing, grown, strict=True)]
 
 
@@ -140,7 +147,12 @@ def _random_parts(rows: IntArray, labels: IntArray, seed: tuple[int, ...]) -> li
 
 
 def _grow(
-    model: Model, data: TrainingRows, growing: list[_Growing], forest: int, boosted: int
+    model: Model,
+    data: TrainingRows,
+    growing: list[_Growing],
+    forest: int,
+    boosted: int,
+    cancelled: Event | None = None,
 ) -> list[list[Bag]]:
     """Grow the bags, once if they have the same rows.
 
@@ -153,6 +165,8 @@ def _grow(
     leaf = smallest_leaf(len(data.used), 2 * forest * max(map(len, keys)))
 
     def grow(number: int) -> Bag:
+        if cancelled is not None and cancelled.is_set():
+            raise CancelledError
         name, rows = distinct[number]
         seed = (data.seed, number)
         return known[name].grow(np.frombuffer(rows, np.intp), forest, boosted, leaf, seed)

@@ -22,6 +22,7 @@ a held-out row reaches the networks of its fold.
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
+from threading import Event
 
 import joblib
 import numpy as np
@@ -89,10 +90,10 @@ def _try_trees(
     # The first trial trains in one thread, and another core may grow trees meanwhile.
     few = len(rows.used) <= FEW
     early = few and joblib.effective_n_jobs(model.n_jobs) > 1
-    pool = ThreadPoolExecutor(1)
+    pool, cancelled = ThreadPoolExecutor(1), Event()
 
     def start() -> Future[list[FloatArray]]:
-        return pool.submit(predictions_by_fold, model, standard, trial_folds, trees)
+        return pool.submit(predictions_by_fold, model, standard, trial_folds, trees, cancelled)
 
     try:
         growing = start() if early else None
@@ -106,8 +107,9 @@ def _try_trees(
             grown = (growing or start()).result()
             error = _held_out_error(standard, trial_folds, grown)
             helpful = _helpful(error, first, WORSE)
-    finally:
-        pool.shutdown(wait=False, cancel_futures=True)
+    finally:  # also after an interrupt: a process does not end before its threads
+        cancelled.set()
+        pool.shutdown(wait=False)
     if helpful and not first.settled:
         # With tree predictions, networks would not learn what they learn late.
         trial = yield from first_trial(model, program, rows, LONG)
