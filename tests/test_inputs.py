@@ -416,7 +416,7 @@ class TestCellsThatCannotBeRead:
     def test_they_are_missing_marked_and_warned_of_once(self, model, bad):
         empty = bad.mask(bad.isin([*self.BAD, "def"]))
         problem = (
-            "taken as missing, since they cannot be read: 1 cell in 'at', 2 cells in 'size', "
+            "unreadable, so taken as missing: 1 cell in 'at', 2 cells in 'size', "
             "1 cell in 'flag', 1 cell in 'day'; column 'at', row 7 .from 0.: '9.12'"
         )
         for call in ("predict", "predict_interval", "predict_var", "predict_dist"):

@@ -791,9 +791,7 @@ class TestPredict:
             12: "size",
         }
         result = run("predict", saved, "bad.csv", "--out", "scored.parquet", "--keep", "size")
-        assert f"3 cells taken as missing, since they cannot be read; the first: {first}" in (
-            result.stderr
-        )
+        assert f"unreadable, so taken as missing: 3 cells; the first: {first}" in (result.stderr)
         kept = pd.read_parquet(here / "scored.parquet")["size"]
         assert kept.isna().to_numpy().nonzero()[0].tolist() == [7, 12]
         for command in ("evaluate", "report"):

@@ -115,5 +115,5 @@ def _report(result: dict[str, Any], out: str) -> None:
         typer.echo(f"{describe_outside(outside['rows'], trust=True)}: {shown}{more}", err=True)
     if unread := outside.get("unread"):
         cells = counted(unread["cells"], "cell")
-        text = f"{cells} taken as missing, since they cannot be read; the first: {unread['first']}"
+        text = f"unreadable, so taken as missing: {cells}; the first: {unread['first']}"
         typer.echo(text, err=True)

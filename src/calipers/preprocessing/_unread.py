@@ -61,4 +61,4 @@ def warn_unread(found: Sequence[UnreadCells]) -> None:
     """Warn once of all cells that could not be read, if there are any."""
     if found:
         more = [f"{counted(len(cells.rows), 'cell')} in {cells.column!r}" for cells in found]
-        warn(f"taken as missing, since they cannot be read: {', '.join(more)}; {found[0].error}")
+        warn(f"unreadable, so taken as missing: {', '.join(more)}; {found[0].error}")
