@@ -29,6 +29,7 @@ from sklearn.utils.validation import check_is_fitted
 from calipers import storage
 from calipers._checks import FloatArray
 from calipers._estimator.column_names import refuse_same_names
+from calipers._estimator.large import fit_steps
 from calipers._estimator.row_labels import checked_target
 from calipers._estimator.together import run_fits
 from calipers._schema import anything, array_of, arrays_under, list_of, record, refuse, within
@@ -106,13 +107,15 @@ class MultiTargetRegressor(RegressorMixin, BaseEstimator):
         targets = _targets(y)
         models = [clone(estimator).set_params(random_state=seed) for _ in targets]
         fits = [
-            model._fit_steps(X, target, sample_weight, groups)
+            fit_steps(model, X, target, sample_weight, groups)
             for model, target in zip(models, targets, strict=True)
         ]
         for model, ensemble in zip(models, run_fits(models, fits), strict=True):
             model.ensemble_ = ensemble
         self.models_ = models
-        self.depths_ = _out_of_fold_depths([vars(model).get("_out_of_fold") for model in models])
+        self.depths_ = _out_of_fold_depths(
+            [getattr(model, "out_of_fold_", None) for model in models]
+        )
         return self
 
     def conformalize(self, X: ArrayLike, y: ArrayLike) -> Self:

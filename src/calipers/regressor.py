@@ -16,11 +16,10 @@ from calipers import storage
 from calipers._checks import FloatArray
 from calipers._constraints import PAPER, constraints
 from calipers._estimator.conformal import conformal_ensemble
-from calipers._estimator.fitting import fit_rows
 from calipers._estimator.inputs import Inputs
-from calipers._estimator.large import fit_blocks
+from calipers._estimator.large import fit_steps
 from calipers._estimator.row_labels import checked_target
-from calipers._estimator.together import Steps, run_fit
+from calipers._estimator.together import run_fit
 from calipers._estimator.upgrading import upgrade_rows
 from calipers._serialization.models import model_from_dict, model_to_dict, stored_model
 from calipers.aggregation import Interval
@@ -260,20 +259,8 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
         calipers.bank.TrainingFailedError
             If too many networks fail to train, even after retries.
         """
-        self.ensemble_ = run_fit(self, self._fit_steps(X, y, sample_weight, groups))
+        self.ensemble_ = run_fit(self, fit_steps(self, X, y, sample_weight, groups))
         return self
-
-    def _fit_steps(
-        self,
-        X: ArrayLike | RowBlocks,
-        y: Any,
-        sample_weight: ArrayLike | None,
-        groups: ArrayLike | None,
-    ) -> Steps[Ensemble]:
-        """The steps of ``fit``, which the models of several targets take together."""
-        if isinstance(X, RowBlocks) or is_lazy(X):
-            return fit_blocks(self, X, y, sample_weight, groups)
-        return (yield from fit_rows(self, X, y, sample_weight, groups))
 
     def upgrade(
         self,

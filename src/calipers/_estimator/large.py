@@ -22,10 +22,10 @@ from sklearn.utils import check_random_state
 
 from calipers._checks import Float32Array, FloatArray
 from calipers._estimator.candidates import FOLDS, choose_shape, has_choice
-from calipers._estimator.fitting import calibrated, ensemble_of
+from calipers._estimator.fitting import calibrated, ensemble_of, fit_rows
 from calipers._estimator.model import Model
 from calipers._estimator.shares import WorkerShares
-from calipers._estimator.together import report_time, run_fit, train_in_time
+from calipers._estimator.together import Steps, report_time, run_fit, train_in_time
 from calipers._estimator.training_rows import (
     NAMED,
     TrainingRows,
@@ -91,6 +91,22 @@ class BlockSummary(NamedTuple):
             self.outlier_count + other.outlier_count,
             sorted(self.outliers + other.outliers)[:NAMED],
         )
+
+
+def fit_steps(
+    model: Model,
+    X: ArrayLike | RowBlocks,
+    y: Any,
+    sample_weight: ArrayLike | None,
+    groups: ArrayLike | None,
+) -> Steps[Ensemble]:
+    """Fit on rows in memory, in blocks or on a cluster; several fits may take their steps together.
+
+    The networks of rows in blocks are not trained together with others.
+    """
+    if isinstance(X, RowBlocks) or is_lazy(X):
+        return fit_blocks(model, X, y, sample_weight, groups)
+    return (yield from fit_rows(model, X, y, sample_weight, groups))
 
 
 def fit_blocks(
