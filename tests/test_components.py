@@ -246,7 +246,7 @@ def test_the_scale_is_chosen_by_out_of_fold_scores(monkeypatch):
 
 
 def test_a_model_is_saved_without_the_score_of_a_trial_that_failed(monkeypatch, tmp_path):
-    def trial(model, program, shape, data, folds, epochs, room):
+    def trial(model, program, shape, data, folds, epochs, least_sizes):
         yield from ()
         return Measures(*[1.0] * 4) if shape.scale == "asinh" else trials._FAILED
 
