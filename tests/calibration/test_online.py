@@ -302,6 +302,16 @@ def test_refuses_a_stored_state_of_other_inputs():
         state.check_inputs(3)
 
 
+def test_late_targets_of_any_size_leave_a_state_that_can_be_stored():
+    rng, state = np.random.default_rng(0), AdaptiveCoverage.start(100)
+    for _ in range(10):
+        y = rng.choice([0.0, 1.0, 5e-324, 1e149, -1e149], 300)
+        dist = SplitNormalMixture(SplitNormal(np.zeros((1, 300)), 1.0, 1.0))
+        state = state.learn(dist, y, predicted_by=[state] * 300).state
+    again = AdaptiveCoverage.from_arrays(state.to_arrays())
+    assert np.isfinite(again.level_map().from_score(np.zeros(1))).all()
+
+
 def test_a_row_of_no_scale_does_not_end_a_stream():
     state = AdaptiveCoverage.start(50, np.zeros(1), np.ones(1))
     for scale in (1e-200, 1.0, 1.0):

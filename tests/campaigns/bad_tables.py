@@ -76,6 +76,7 @@ def files(count: int, seed: int) -> Tally:
             try:
                 with np.errstate(all="ignore"), warnings.catch_warnings():
                     warnings.simplefilter("error")
+                    warnings.filterwarnings("ignore", "unreadable, so taken as missing")
                     for block in read_blocks(str(path)):
                         found = model.query(model.pick(block.frame), Query())
                         if not np.isfinite(found.point).all():

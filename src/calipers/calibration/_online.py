@@ -19,7 +19,7 @@ from calipers.calibration._learned import Learned, NetworkDistribution, median_a
 from calipers.calibration._level_map import KnotMap
 from calipers.calibration._martingale import Martingale
 from calipers.calibration._protocol import Calibrator
-from calipers.calibration._tracking import NORMAL, LevelTracker
+from calipers.calibration._tracking import MAX_SCORE, NORMAL, LevelTracker
 
 if TYPE_CHECKING:
     from calipers.onnx import Graph, Parts, Value
@@ -35,7 +35,6 @@ _LIMITS = {
     **dict.fromkeys(_COUNTS, (0.0, _MAX_STATE)),
     "shift.typical": (0.0, 1e150),
 }
-_MAX_SCORE = 1e30  # scores are clipped to this
 
 
 @dataclass(frozen=True, eq=False)
@@ -171,7 +170,7 @@ class AdaptiveCoverage(Calibrator):
         state.alarm.learn(normal_scores(dist, target))
         moved = shifted(dist, by)
         knots = np.empty((len(target), len(NORMAL)))
-        z = np.clip(normal_scores(moved, target), -_MAX_SCORE, _MAX_SCORE)
+        z = np.clip(normal_scores(moved, target), -MAX_SCORE, MAX_SCORE)
         ends = _end_scores(moved, target, z, cells)
         for new, labelled in _lagged(len(target), delay):
             if new is not None:
@@ -240,7 +239,7 @@ def _end_scores(
     scores = [
         normal_scores(dist, np.where(f, c, target)) for f, c in zip(finite, cells, strict=True)
     ]
-    return np.where(finite, np.clip(scores, -_MAX_SCORE, _MAX_SCORE), cells).T
+    return np.where(finite, np.clip(scores, -MAX_SCORE, MAX_SCORE), cells).T
 
 
 def _whole(delay: SupportsIndex) -> int:

@@ -57,6 +57,7 @@ _UNIFORM = 0.001  # fraction of the weights that is spread evenly
 _MAX_STEP = 4.0  # deviations of a score are clipped to this many scales
 _SLACK = 1.0  # amount by which a margin may fall after its interval has become a point
 _MIN_SCALE = 1e-3  # in normal scores
+MAX_SCORE = 1e30  # scores are clipped to this
 _HALF = len(TAILS)
 
 
@@ -122,6 +123,7 @@ class LevelTracker:
     def issue(self) -> Issued:
         """Scores of `LEVELS` for the next row."""
         experts = self.location[:, None] + self.scale[:, None] * self.shape
+        experts = np.clip(experts, -MAX_SCORE, MAX_SCORE)
         mean = np.sort((self.weights * experts).sum(axis=0))
         return Issued(experts, mean, self._widened(mean))
 
@@ -167,7 +169,8 @@ class LevelTracker:
         step = max(1.0 / _SHAPE_ROWS, 1.0 / (float(self.rows) + 1.0 + _SHAPE_START))
         tail = np.maximum((self.shape - self.shape[:, [_HALF]]) / _NONZERO_NORMAL, 1.0)
         moved = self.shape + step * tail * (LEVELS - (z <= experts)) / _DENSITY
-        self.shape = np.sort(moved, axis=1)
+        # Many late targets may be far beyond what the experts were when their rows were predicted.
+        self.shape = np.clip(np.sort(moved, axis=1), -MAX_SCORE, MAX_SCORE)
         deviation = z - self.location
         clipped = np.clip(deviation, -_MAX_STEP * self.scale, _MAX_STEP * self.scale)
         size = np.minimum(1.2533 * np.abs(deviation), 1.5 * _MAX_STEP * self.scale)
