@@ -146,14 +146,17 @@ def test_a_caller_has_so_many_connections(proxy):
 
 
 def test_a_caller_has_so_many_requests_a_second(proxy):
+    """One by one, more a second than the rate: some are answered, some are not.
+
+    Which comes first depends on the tests before: they may have spent the burst of this caller.
+    """
     link = http.client.HTTPSConnection("127.0.0.1", proxy, timeout=60, context=trusting())
     found = set()
-    for _ in range(1_000):
+    end = time.monotonic() + 60
+    while time.monotonic() < end and found != {200, 429}:
         link.request("GET", "/health")
         response = link.getresponse()
         response.read()
         found.add(response.status)
-        if 429 in found:
-            break
     assert found == {200, 429}
     link.close()
