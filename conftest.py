@@ -33,7 +33,7 @@ def pytest_addoption(parser):
     """Add a limit of time."""
     text = "seconds after which no further test is started, as `make quick` has it"
     parser.addoption("--budget", type=float, metavar="SECONDS", help=text)
-    parser.addoption("--ends-at", type=float, help="the same as a time, which workers are told")
+    parser.addoption("--ends-at", type=float, help="the same as a time, passed on to workers")
 
 
 def pytest_configure(config):
@@ -43,7 +43,7 @@ def pytest_configure(config):
 
 
 def pytest_collection_modifyitems(items):
-    """Start with the files that take longest, lest a worker is left alone with one at the end."""
+    """Start with the files that take longest, so that no worker is left alone with one."""
     longest = {
         "test_docs.py", "test_regressor.py", "test_campaigns.py", "test_online.py", "test_files.py",
         "test_connections.py", "test_attacks.py", "test_trees.py", "test_losses.py",

@@ -22,7 +22,7 @@ from _tables import R_TABLES, SKEWED_TABLES, UCI, append, read, stored, two_comm
 
 from calipers import IntervalRegressor
 from calipers._estimator.candidates import COMPONENTS_FROM, decide
-from calipers._estimator.together import run_fit
+from calipers._estimator.joint_fits import run_fit
 from calipers._estimator.training_rows import mark_outliers, read_rows
 from calipers._estimator.trials import EPOCHS, Measures, OutputShape, measure, trial
 from calipers.objectives import ROWS_FOR_SEVERAL, SKEWED, Density, skewness

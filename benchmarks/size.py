@@ -14,6 +14,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 RUN = 6  # lines that count as a repetition
 PASSED_OVER = ("#", "import ", "from ")
+ALIASES = ("Array", "Scalar")  # of Any: arrays of libraries that share no type
 BEFORE = "cf0c838"  # the last revision before the redesign
 STUDY = ("study/", "cli/_study", "datasets/_splits")  # now a separate distribution
 
@@ -109,11 +110,12 @@ FEATURES = {
 }
 
 
-def sources(revision: str | None) -> Iterator[tuple[tuple[str, ...], str]]:
-    """Path within the package, and text, of each module."""
+def sources(revision: str | None, *endings: str) -> Iterator[tuple[tuple[str, ...], str]]:
+    """Path within the package, and text, of each file with one of these endings."""
     if revision is None:
-        for path in sorted((ROOT / "src/calipers").rglob("*.py")):
-            yield path.relative_to(ROOT / "src/calipers").parts, path.read_text()
+        for path in sorted((ROOT / "src/calipers").rglob("*.*")):
+            if path.name.endswith(endings):
+                yield path.relative_to(ROOT / "src/calipers").parts, path.read_text()
         return
 
     def git(*words: str) -> str:
@@ -121,7 +123,7 @@ def sources(revision: str | None) -> Iterator[tuple[tuple[str, ...], str]]:
         return subprocess.run(command, capture_output=True, text=True, check=True).stdout
 
     for name in git("ls-tree", "-r", "--name-only", revision, "src/calipers").split():
-        if name.endswith(".py"):
+        if name.endswith(endings):
             yield Path(name).relative_to("src/calipers").parts, git("show", f"{revision}:{name}")
 
 
@@ -194,7 +196,7 @@ def print_features(total: int) -> None:
     print(f"\nsince {BEFORE}:")
     for feature, count in sorted(found.items(), key=lambda pair: -pair[1]):
         print(f"  {feature:50}{count:8,}")
-    older = {"/".join(place): len(text.splitlines()) for place, text in sources(BEFORE)}
+    older = {"/".join(place): len(text.splitlines()) for place, text in sources(BEFORE, ".py")}
     without = sum(n for name, n in older.items() if not name.startswith(STUDY))
     print(f"all of these {sum(found.values()):,}; the rest {total - sum(found.values()):,} lines,")
     print(f"compared with {without:,} at {BEFORE}, without the study")
@@ -203,8 +205,9 @@ def print_features(total: int) -> None:
 def main() -> None:
     """Print all measurements."""
     lines, modules, runs, kinds = Counter(), Counter(), Counter(), Counter()
-    public = private = shared = parameters = annotated = untyped = 0
-    for place, text in sources(sys.argv[1] if len(sys.argv) > 1 else None):
+    public = private = shared = parameters = annotated = untyped = aliased = 0
+    revision = sys.argv[1] if len(sys.argv) > 1 else None
+    for place, text in sources(revision, ".py"):
         package = place[0] if len(place) > 1 else "(top)"
         lines[package] += len(text.splitlines())
         modules[package] += 1
@@ -216,6 +219,7 @@ def main() -> None:
         kept = list(annotations(tree))
         annotated += len(kept)
         untyped += sum(getattr(annotation, "id", "") == "Any" for annotation in kept)
+        aliased += sum(getattr(annotation, "id", "") in ALIASES for annotation in kept)
         for node in ast.walk(tree):
             if isinstance(node, ast.Assign) and getattr(node.targets[0], "id", "") == "__all__":
                 public += len(ast.literal_eval(node.value))
@@ -234,10 +238,12 @@ def main() -> None:
     print(f"public names {public}, parameters of the estimator {parameters}")
     print(f"names shared among packages only {shared}")
     print(f"imports of private names of another package {private}")
-    print(f"annotations {annotated:,}, of them a bare Any {untyped}")
+    print(f"annotations {annotated:,}, of them a bare Any {untyped}, another name for it {aliased}")
+    pages = sum(len(text.splitlines()) for _, text in sources(revision, ".js", ".css", ".html"))
+    print(f"lines of pages (JavaScript, CSS, HTML) {pages:,}")
     repeated = sum(count > 1 for count in runs.values())
     print(f"runs of {RUN} lines in more than one module {repeated}")
-    if len(sys.argv) == 1:
+    if revision is None:
         print_features(sum(lines.values()))
 
 

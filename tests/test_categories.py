@@ -209,7 +209,7 @@ def test_networks_that_predict_learn_from_encodings_by_all_rows(monkeypatch):
     assert len(inputs) == 5
     np.testing.assert_array_equal(inputs[-1], data.encoding.encoded(data.X, data.used, 4))
     monkeypatch.setattr(
-        "calipers._estimator.together.train", lambda *a, **k: plans.extend(a[2]) or 1 / 0
+        "calipers._estimator.joint_fits.train", lambda *a, **k: plans.extend(a[2]) or 1 / 0
     )
     with pytest.raises(ZeroDivisionError):
         own.set_params(cv=TimeSeriesSplit(4)).fit(X, Y)

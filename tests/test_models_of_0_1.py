@@ -49,7 +49,7 @@ def test_intervals(name, model):
 
 def test_quantiles(name, model):
     if name in WITHOUT_QUANTILES:
-        with pytest.raises(ValueError, match="quantiles cannot be had"):
+        with pytest.raises(ValueError, match="quantiles is not available"):
             model.predict_quantiles(rows_of(name), [0.1, 0.5, 0.9])
     else:
         found = model.predict_quantiles(rows_of(name), [0.1, 0.5, 0.9])

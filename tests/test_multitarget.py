@@ -10,7 +10,7 @@ from sklearn.base import clone
 from typer.testing import CliRunner
 
 from calipers import IntervalRegressor, bank, load, objectives
-from calipers._estimator import together, trials
+from calipers._estimator import joint_fits, trials
 from calipers.cli import app
 from calipers.cli._measures import measure_targets
 from calipers.multitarget import MultiTargetRegressor
@@ -81,7 +81,7 @@ def test_targets_train_in_one_bank_and_are_as_if_alone(monkeypatch):
         calls.append((program.components, len(plans)))
         return bank.train(program, table, plans, **more)
 
-    monkeypatch.setattr(together, "train", train)
+    monkeypatch.setattr(joint_fits, "train", train)
     monkeypatch.setattr(objectives, "ROWS_FOR_SEVERAL", 200)
     monkeypatch.setattr(trials, "EPOCHS", {1: 1.0})
     humps = np.where(np.random.default_rng(5).random(250) < 0.5, -3.0, 3.0)
@@ -114,7 +114,7 @@ def test_a_trial_that_fails_with_all_targets_is_repeated_for_each(monkeypatch):
                 raise bank.TrainingFailedError
         return bank.train(program, table, plans, **more)
 
-    monkeypatch.setattr(together, "train", train)
+    monkeypatch.setattr(joint_fits, "train", train)
     monkeypatch.setattr(objectives, "ROWS_FOR_SEVERAL", 200)
     model = MultiTargetRegressor(IntervalRegressor(**TINY)).fit(X, Y)
     assert trials[:3] == [4, 2, 2]
@@ -129,7 +129,7 @@ def test_a_time_budget_is_each_targets_own(monkeypatch):
         given.append(seconds)
         return bank.train(*rest, seconds=seconds, **more)
 
-    monkeypatch.setattr(together, "train", train)
+    monkeypatch.setattr(joint_fits, "train", train)
     model = MultiTargetRegressor(IntervalRegressor(**TINY | {"time_budget": 60})).fit(X, Y)
     assert given == [120]
     assert [own.about_["time_budget"]["networks"] for own in model.models_] == [4, 4]

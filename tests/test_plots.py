@@ -92,7 +92,7 @@ def test_a_model_and_rows(ax, monkeypatch):
 def test_importance(ax):
     numbers = np.array([[1.0, 2.0], [5.0, 7.0], [0.0, 0.0]])
     found = Importances(("a", "b", "c"), numbers, numbers[::-1], numbers)
-    assert plots.plot_importance(found, ax=ax, most=2) is drawn(ax)
+    assert plots.plot_importance(found, ax=ax, max_columns=2) is drawn(ax)
     assert [label.get_text() for label in ax.get_yticklabels()] == ["b", "a"]
     assert [bar.get_width() for bar in ax.patches] == [6.0, 1.5]
     other = plots.plot_importance(found, measure="squared_error")
@@ -152,7 +152,7 @@ def test_rows_stand_in_the_order_of_their_prediction(ax):
 
 def test_many_rows_are_thinned(ax):
     values = np.arange(1000.0)
-    plots.plot_rows(ax, values - 1, values, values + 1, values, most=100)
+    plots.plot_rows(ax, values - 1, values, values + 1, values, max_rows=100)
     shown = drawn(ax).lines[0].get_ydata()
     assert (len(shown), shown[0], shown[-1]) == (100, 0, 999)
 

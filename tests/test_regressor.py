@@ -260,7 +260,7 @@ class TestCalibration:
         groups = np.arange(400) // 4
         plans = []
         monkeypatch.setattr(
-            "calipers._estimator.together.train", lambda *a, **k: plans.extend(a[2]) or 1 / 0
+            "calipers._estimator.joint_fits.train", lambda *a, **k: plans.extend(a[2]) or 1 / 0
         )
         with pytest.raises(ZeroDivisionError):
             calibrated().fit(X, y, groups=groups)
@@ -369,7 +369,7 @@ class TestMethods:
     def test_bounds_alone_have_no_other_coverage(self, data, aggregation):
         model = small(aggregation=aggregation).fit(*data)
         assert model.predict_interval(data[0], coverage=0.95).shape == (250, 2)
-        with pytest.raises(ValueError, match=r"coverage \[0.8\] cannot be had.*'snm'"):
+        with pytest.raises(ValueError, match=r"coverage \[0.8\] is not available.*'snm'"):
             model.predict_interval(data[0], coverage=0.8)
         for method in (model.predict_dist, model.predict_var):
             with pytest.raises(ValueError, match=f"aggregation='{aggregation}' gives bounds"):
@@ -573,11 +573,11 @@ class TestData:
             small().fit(np.where(X > 1.9, np.nan, X), y)
         with pytest.raises(ValueError, match="zero"):
             small().fit(X, y, sample_weight=np.zeros(250))
-        with pytest.raises(ValueError, match="coverage must be between 0 and 1, got 95"):
+        with pytest.raises(ValueError, match="coverage must be above 0 and below 1, got 95"):
             small().fit(X, y).predict_interval(X, coverage=95)
-        with pytest.raises(ValueError, match=r"coverage must name one level or more.* got \[\]"):
+        with pytest.raises(ValueError, match=r"coverage must be one level or a list .*, got \[\]"):
             small().fit(X, y).predict_interval(X, [])
-        with pytest.raises(ValueError, match="quantiles must name one level or more"):
+        with pytest.raises(ValueError, match="quantiles must be one level or a list of some"):
             small().fit(X, y).predict_quantiles(X, ())
         with pytest.raises(NotFittedError):
             small().predict_interval(X)
@@ -640,7 +640,7 @@ class TestHabits:
             raise KeyboardInterrupt
 
         with monkeypatch.context() as patch:
-            patch.setattr("calipers._estimator.together.train", interrupted)
+            patch.setattr("calipers._estimator.joint_fits.train", interrupted)
             with pytest.raises(KeyboardInterrupt):
                 model.fit(data[0][:, :2], data[1])
         with pytest.raises(NotFittedError):
@@ -655,12 +655,12 @@ class TestHabits:
             "from contextlib import contextmanager\n"
             "import numpy as np\n"
             "from calipers import IntervalRegressor\n"
-            "from calipers._estimator import together\n"
+            "from calipers._estimator import joint_fits\n"
             "from calipers.networks import MLP\n"
             "@contextmanager\n"
             "def progress(*_, **__):\n"
             "    yield lambda _: print('training\\n', end='', flush=True)\n"
-            "together.progress = progress\n"
+            "joint_fits.progress = progress\n"
             "X = np.random.default_rng(0).normal(size=(500, 3))\n"
             "network = MLP(hidden_layers=(8,), frequencies=0)\n"
             "few = dict(loss='interval score', network=network, n_networks=10, n_jobs=2)\n"

@@ -17,7 +17,7 @@ from sklearn.tree import DecisionTreeRegressor
 
 from calipers import IntervalRegressor, RowBlocks
 from calipers._estimator import tree_inputs
-from calipers._estimator.together import run_fit
+from calipers._estimator.joint_fits import run_fit
 from calipers._estimator.training_rows import TrainingRows, read_rows
 from calipers._estimator.tree_bags import (
     _KINDS,
@@ -579,7 +579,7 @@ def test_a_trial_that_fails_decides_against_trees(tried, monkeypatch):
             raise TrainingFailedError
         return train(*arguments, **options)
 
-    monkeypatch.setattr("calipers._estimator.together.train", failing)
+    monkeypatch.setattr("calipers._estimator.joint_fits.train", failing)
     assert model().fit(X, y).reader_.forest is None
     assert len(ended) == 2
 

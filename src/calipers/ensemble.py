@@ -125,10 +125,6 @@ class Ensemble:
         """
         return on_target_scale(self.calibrated(X), self.target_map, self.support)
 
-    def latent(self, X: FloatArray) -> Distribution:
-        """Predictive distribution before values are clipped to bounds or rounded."""
-        return self.on_own_scale(self.calibrated(X))
-
     def calibrated(self, X: FloatArray) -> NetworkDistribution:
         """Calibrated distribution on the scale on which the networks predict."""
         return self._calibrated(self.mixture(X), X)
@@ -313,6 +309,6 @@ class Ensemble:
         if not self._aggregation.gives_distribution:
             raise ValueError(
                 f"aggregation={self.aggregation!r} gives bounds for coverage {self.coverage:g} and "
-                f"nothing else, so {what} cannot be had from it: use aggregation='snm', or train "
+                f"nothing else, so {what} is not available: use aggregation='snm', or train "
                 "for that coverage"
             )

@@ -29,9 +29,9 @@ from sklearn.utils.validation import check_is_fitted
 from calipers import storage
 from calipers._checks import FloatArray
 from calipers._estimator.column_names import refuse_same_names
+from calipers._estimator.joint_fits import run_fits
 from calipers._estimator.large import fit_steps
 from calipers._estimator.row_labels import checked_target
-from calipers._estimator.together import run_fits
 from calipers._schema import anything, array_of, arrays_under, list_of, record, refuse, within
 from calipers._serialization.models import model_from_dict, model_to_dict, stored_model
 from calipers.crossfit import OutOfFold

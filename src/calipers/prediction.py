@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from calipers import _checks as checks
 from calipers._checks import FloatArray
 from calipers.distributions import (
     MAX_ATOMS,
@@ -213,11 +214,9 @@ class Forward:
 
 def checked_levels(name: str, value: float | Sequence[float]) -> list[float]:
     """Return coverages or quantile levels as a list; there must be some, between 0 and 1."""
-    array = np.atleast_1d(np.asarray(value, dtype=np.float64))
-    if not array.size:
-        raise ValueError(f"{name} must name one level or more, between 0 and 1, got {value!r}")
-    if array.ndim != 1 or not ((array > 0) & (array < 1)).all():
-        raise ValueError(f"{name} must be between 0 and 1, got {value!r}")
+    array = np.atleast_1d(checks.fraction(name, value))
+    if array.ndim != 1 or not array.size:
+        raise ValueError(f"{name} must be one level or a list of some, got {value!r}")
     return [float(level) for level in array]
 
 

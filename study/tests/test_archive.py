@@ -6,7 +6,7 @@ import pytest
 
 from calipers_study.archive import pack, unpack
 from calipers_study.second_run import again_markdown
-from calipers_study.store import Store, StoreError
+from calipers_study.store import ResultStore, StoreError
 from calipers_study.tables import write_tables
 
 from .test_tables import rows
@@ -21,11 +21,11 @@ def packed(finished, tmp_path_factory):
 
 
 def test_predictions_come_back_rounded(store, packed, tmp_path):
-    names = Store(store).names()
+    names = ResultStore(store).names()
     assert unpack(packed, tmp_path / "store") == len(names)
-    assert Store(tmp_path / "store").names() == names
+    assert ResultStore(tmp_path / "store").names() == names
     for name in names:
-        mine, theirs = Store(tmp_path / "store").read(name), Store(store).read(name)
+        mine, theirs = ResultStore(tmp_path / "store").read(name), ResultStore(store).read(name)
         step = mine.record.pop("rounded_to")
         assert mine.record == theirs.record
         assert mine.arrays.keys() == theirs.arrays.keys()
@@ -41,10 +41,12 @@ def test_predictions_come_back_rounded(store, packed, tmp_path):
 
 def test_packing_again_changes_nothing(packed, tmp_path):
     unpack(packed, tmp_path / "store")
-    for name in Store(tmp_path / "store").names("qd/yacht"):  # as if their typical width were other
-        entry = Store(tmp_path / "store").read(name)
+    for name in ResultStore(tmp_path / "store").names(
+        "qd/yacht"
+    ):  # as if their typical width were other
+        entry = ResultStore(tmp_path / "store").read(name)
         entry.record["rounded_to"] /= 2
-        Store(tmp_path / "store").write(name, entry.record, entry.arrays)
+        ResultStore(tmp_path / "store").write(name, entry.record, entry.arrays)
     pack(tmp_path / "store", tmp_path / "a.tar.xz")
     unpack(tmp_path / "a.tar.xz", tmp_path / "again")
     pack(tmp_path / "again", tmp_path / "b.tar.xz")
@@ -74,9 +76,9 @@ def test_other_archives_are_refused(tmp_path):
 
 
 def test_a_second_run_is_compared_cell_by_cell(store, tmp_path):
-    far = Store(tmp_path / "far")
-    for name in Store(store).names("mse/yacht"):
-        entry = Store(store).read(name)
+    far = ResultStore(tmp_path / "far")
+    for name in ResultStore(store).names("mse/yacht"):
+        entry = ResultStore(store).read(name)
         moved = {**entry.arrays, "point": entry.arrays["point"] + 100}
         far.write(name, entry.record, moved)
     same = again_markdown(store, store)

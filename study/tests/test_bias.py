@@ -1,12 +1,12 @@
 import pytest
 
 from calipers_study.bias import biases, standardised_difference
-from calipers_study.cells import Cell, Estimate
+from calipers_study.cells import Estimate, TableCell
 from calipers_study.verdict import Published
 
 
 def made(dataset, method, ours, metric="MPIW", printed="1.00"):
-    return Cell(
+    return TableCell(
         Published("table1", dataset, method, metric, printed, 0.04), Estimate(ours, 0.03), "agrees"
     )
 

@@ -11,14 +11,14 @@ from calipers_study.baselines import mc_dropout, quantiles_with_certificates
 from calipers_study.cells import collect
 from calipers_study.experiment_tables import experiments_markdown
 from calipers_study.experiments import EXPERIMENTS, FUTURE, Variant
-from calipers_study.extras import Part, parts, stored_rows
+from calipers_study.extras import ExtraPart, parts, stored_rows
 from calipers_study.further_tables import shift_markdown
 from calipers_study.lube import CWC
 from calipers_study.methods import METHODS
 from calipers_study.settings import StudySettings
 from calipers_study.shift import cluster_splits, risk_area
 from calipers_study.splits import shuffled_splits
-from calipers_study.store import Store, StoreError
+from calipers_study.store import ResultStore, StoreError
 from calipers_study.variants import variant_rows
 
 
@@ -27,7 +27,7 @@ def test_parts_have_places_of_their_own():
     assert len({part.path for part in every}) == len(every) > 100
     assert {part.group for part in every} == set(extras.GROUPS)
     assert sorted(p.name for p in parts(["future"], ["yacht"])) == sorted(FUTURE)
-    assert Part("experiments", "qd+: no partial batch", "power").path == (
+    assert ExtraPart("experiments", "qd+: no partial batch", "power").path == (
         "extras/experiments/qd+-no-partial-batch/power.json"
     )
     with pytest.raises(ValueError, match="there is no group 'futures'"):
@@ -55,16 +55,16 @@ def test_experiments_stand_beside_the_paper(store, tmp_path):
         "rows": [row("no partial batch", i, 0.8 + 0.01 * i) for i in (0, 1)],
     }
     place.write_text(json.dumps(content))
-    assert len(list(stored_rows(Store(tmp_path), "experiments"))) == 2
-    text = experiments_markdown(Store(tmp_path), collect(Store(store)))
+    assert len(list(stored_rows(ResultStore(tmp_path), "experiments"))) == 2
+    text = experiments_markdown(ResultStore(tmp_path), collect(ResultStore(store)))
     assert "| SNM-QD+ | power | **paper** | 0.95 ± 0 | 0.80 ± 0 | 0.050 ± 0.001 |  |" in text
     assert (
         "| SNM-QD+ | power | no partial batch | 0.950 ± 0.000 | 0.805 ± 0.005 | 0.050 ± 0.000 | 0 |"
         in text
     )
-    assert shift_markdown(Store(tmp_path)) is None
+    assert shift_markdown(ResultStore(tmp_path)) is None
     with pytest.raises(StoreError, match="there is no group"):
-        list(stored_rows(Store(tmp_path), "nothing"))
+        list(stored_rows(ResultStore(tmp_path), "nothing"))
 
 
 @pytest.mark.parametrize(
@@ -115,7 +115,7 @@ def test_draws_are_counted_against_the_printed_number(store, tmp_path):
     widths = {1: 0.812, 2: 0.82, 3: 0.80, 4: 0.804}  # the paper prints 0.80, half a unit is 0.005
     rows = [row("4 draws", t, w, draw=d) for d, w in widths.items() for t in (0, 1)]
     place.write_text(json.dumps({"name": "qd+: 4 draws", "rows": rows}))
-    text = experiments_markdown(Store(tmp_path), collect(Store(store)))
+    text = experiments_markdown(ResultStore(tmp_path), collect(ResultStore(store)))
     shown = "| SNM-QD+ | power | MPIW | 0.80 | 4 | 0.8 | 0.808 | 0.82 | 0.00887 | 2 | "
     chance = re.search(re.escape(shown) + r"(.*)% \|", text)[1]
     assert float(chance) == pytest.approx(25, abs=1)  # both of two trials from the lower two

@@ -9,7 +9,7 @@ from calipers_study.figures import FIGURES, write_figures
 from calipers_study.panels import plot_counts, plot_heat_map, plot_width_error
 from calipers_study.sensitivity import failures_markdown, other_seeds, sensitivity
 from calipers_study.settings import load_settings
-from calipers_study.store import Store, StoreError
+from calipers_study.store import ResultStore, StoreError
 from calipers_study.toy import SETTINGS, toy
 
 STORED = ["mixture", "robustness", "calibration", "pit", "width"]
@@ -28,10 +28,10 @@ def test_figures_from_the_store(store, tmp_path, monkeypatch):
 
 def test_toy(tmp_path):
     options = {"settings": dataclasses.replace(SETTINGS, epochs=3), "patience": 2, "n_jobs": 1}
-    entry = toy(Store(tmp_path), **options)
+    entry = toy(ResultStore(tmp_path), **options)
     assert entry.arrays["inputs"].shape == (1000,)
     assert entry.arrays["lower"].shape == (5, 601)
-    again = toy(Store(tmp_path), **options)
+    again = toy(ResultStore(tmp_path), **options)
     assert again.record == entry.record  # found, not trained
     [ax] = draw_toy(entry).axes
     assert len(ax.lines) == 1 + 15 + 3 + 3
@@ -39,7 +39,7 @@ def test_toy(tmp_path):
 
 def test_sensitivity(mini, tmp_path):
     settings = load_settings("qd+", "yacht", folder=mini / "settings")
-    store = Store(tmp_path)
+    store = ResultStore(tmp_path)
     options = {"grid": 3, "settings": settings, "n_jobs": 1}
     maps = {weight: sensitivity(store, weight, **options) for weight in (10.0, 0.0)}
     for entry in maps.values():

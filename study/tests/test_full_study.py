@@ -9,7 +9,7 @@ import pytest
 from calipers_study import full_study
 from calipers_study.cells import Results, collect
 from calipers_study.experiment_tables import experiments_markdown, leans_markdown
-from calipers_study.store import Store, StoreEntry
+from calipers_study.store import ResultStore, StoreEntry
 from calipers_study.times import time_markdown
 
 
@@ -54,7 +54,7 @@ def test_a_sitting_that_is_stopped_leaves_its_time(tmp_path, monkeypatch):
 def test_time_is_that_of_the_records(store, tmp_path):
     record = {"seconds": 2.0, "device": "chip"}
     arrays = {"members": np.arange(1), "retries": np.zeros(1)}
-    found = {key: Results([], []) for key in collect(Store(store))}
+    found = {key: Results([], []) for key in collect(ResultStore(store))}
     for key, ends in {("qd+", "yacht"): (10, 12), ("mse", "yacht"): (15, 25)}.items():
         trials = [
             StoreEntry({**record, "finished": f"2026-01-01T00:00:{end}+00:00"}, arrays)
@@ -64,7 +64,7 @@ def test_time_is_that_of_the_records(store, tmp_path):
     place = tmp_path / "extras" / "shift" / "a" / "wine.json"
     place.parent.mkdir(parents=True)
     place.write_text(json.dumps({"name": "mve", "seconds": 9.5, "device": "chip", "rows": []}))
-    text = time_markdown(Store(tmp_path), found)
+    text = time_markdown(ResultStore(tmp_path), found)
     assert "| QD+ | 4 | 4 |" in text
     assert "one chip: 17 s from" in text  # from 8, four seconds before 12, to 25
     assert "| shift | chip | mve on wine, 10 s | 1 | 10 |" in text
@@ -80,10 +80,10 @@ def test_a_second_draw_is_compared_with_the_paper_and_with_the_first(store, tmp_
     place.parent.mkdir(parents=True)
     rows = [second(i, 10.0 + i, **{"late MSE": [1.0, 4.0, 10.0]}) for i in (0, 1)]
     place.write_text(json.dumps({"name": "mse: other shuffles and seeds", "rows": rows}))
-    results = collect(Store(store))
-    text = leans_markdown(Store(tmp_path), results)
+    results = collect(ResultStore(store))
+    text = leans_markdown(ResultStore(tmp_path), results)
     assert text.count("| MSE | 1 | 1 | 1 | 1 |") >= 2  # second draw above both
-    assert leans_markdown(Store(store), results) is None
-    shown = experiments_markdown(Store(tmp_path), results)
+    assert leans_markdown(ResultStore(store), results) is None
+    shown = experiments_markdown(ResultStore(tmp_path), results)
     line = "| yacht | other shuffles and seeds | 2 | 1.0e+00 | 4.0e+00 | 1.0e+01 | 10.0 |"
     assert f"{line} 1.0e+00 to 1.0e+01 | 0 |" in shown

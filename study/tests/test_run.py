@@ -11,7 +11,7 @@ from calipers_study.methods import METHODS
 from calipers_study.run import run
 from calipers_study.splits import paper_splits
 from calipers_study.status import status
-from calipers_study.store import Store, StoreError
+from calipers_study.store import ResultStore, StoreError
 from calipers_study.tables import write_tables
 
 from .conftest import arrays_of, settings_text, write_settings
@@ -25,11 +25,11 @@ def products(out: Path) -> dict[str, bytes]:
 
 
 def entries(store: Path) -> list[str]:
-    return Store(store).names()
+    return ResultStore(store).names()
 
 
 def test_entry_holds_predictions_and_how_they_came_about(store):
-    entry = Store(store).read("qd-plus/yacht/trial-01")
+    entry = ResultStore(store).read("qd-plus/yacht/trial-01")
     split = paper_splits("yacht", trials=2)[1]
     with np.load(store.parent / "data" / "yacht.npz") as data:
         y = data["y"]
@@ -136,7 +136,7 @@ def test_networks_that_fail_ten_times_are_recorded_and_the_run_continues(mini, t
     )
     assert (report.trained, report.retries, report.lost) == (1, 20, 2)
     assert "2 networks given up after 10 tries" in lines[0]
-    entry = Store(tmp_path / "s").read("qd/yacht/trial-00")
+    entry = ResultStore(tmp_path / "s").read("qd/yacht/trial-00")
     assert entry.arrays["lower"].shape == (0, 6)
     assert entry.arrays["retries"].tolist() == [10, 10]
     write_tables(tmp_path / "s", tmp_path / "out")
@@ -188,15 +188,15 @@ def test_status_counts_trials_and_time(store, mini, tmp_path):
 
 
 def test_one_writer_at_a_time(tmp_path):
-    first, second = Store(tmp_path).writing(), Store(tmp_path).writing()
+    first, second = ResultStore(tmp_path).writing(), ResultStore(tmp_path).writing()
     with first, pytest.raises(StoreError, match="another run"), second:
         pass
-    with Store(tmp_path).writing():
+    with ResultStore(tmp_path).writing():
         assert (tmp_path / ".gitignore").read_text().endswith("*\n")
 
 
 def test_record_is_plain_json(tmp_path):
-    store = Store(tmp_path)
+    store = ResultStore(tmp_path)
     store.write("a/b", {"seed": 0, "text": "é"}, {"x": np.arange(3)})
     assert json.dumps(store.record("a/b"))
     assert store.record("a/c") is None

@@ -9,7 +9,7 @@ from calipers.datasets import CATALOGUE, DatasetCorruptError, DatasetUnavailable
 from calipers_study.cells import collect, paper_cells
 from calipers_study.run import run
 from calipers_study.splits import hernandez_lobato_splits, paper_splits, shuffled_splits
-from calipers_study.store import Store
+from calipers_study.store import ResultStore
 
 SHUFFLED = [name for name, entry in CATALOGUE.items() if entry.train_rows is None]
 
@@ -178,7 +178,7 @@ def test_year_is_read_in_order_cut_where_its_source_says_and_fills_its_cell(
         settings + "epochs = 4\nlearning_rate = 0.009\n[datasets]\nyear = {}\n"
     )
     run(["mse"], ["year"], store=tmp_path / "store", settings=tmp_path, folder=tmp_path)
-    results = collect(Store(tmp_path / "store"))
+    results = collect(ResultStore(tmp_path / "store"))
     [cell] = [
         c
         for c in paper_cells(results)

@@ -3,7 +3,7 @@ import csv
 import numpy as np
 import pytest
 
-from calipers_study.cells import Cell, Estimate, Results, share_reproduced
+from calipers_study.cells import Estimate, Results, TableCell, share_reproduced
 from calipers_study.layout import LAYOUTS, markdown
 from calipers_study.measures import combine, measure, measure_trial, members
 from calipers_study.store import StoreEntry, StoreError
@@ -157,7 +157,7 @@ def test_cell_says_how_many_networks_it_rests_on():
     assert results.note == "1 of 2 networks"
     paper = Published("tableB", "protein", "QD 1-layer", "PICP", "0.94", 0.0)
     cells = [
-        Cell(
+        TableCell(
             Published(c.table, c.dataset, c.method, c.metric, c.printed, c.sem),
             Estimate(None, None),
             "missing",
@@ -167,14 +167,14 @@ def test_cell_says_how_many_networks_it_rests_on():
         and (c.dataset, c.method, c.metric) != ("protein", "QD 1-layer", "PICP")
     ]
     [layout] = [one for one in LAYOUTS if one.name == "tableB"]
-    text = markdown(layout, [*cells, Cell(paper, Estimate(0.94, 0.0), "agrees", results.note)])
+    text = markdown(layout, [*cells, TableCell(paper, Estimate(0.94, 0.0), "agrees", results.note)])
     assert "0.94 ± 0.00<br>0.94 ± 0.00 =<br>(1 of 2 networks)" in text
 
 
 def test_summary_line():
     paper = Published("table1", "boston", "MVE", "PICP", "0.88", 0.01)
     said = ["agrees", "agrees", "better", "worse", "missing"]
-    cells = [Cell(paper, Estimate(0.9, 0.0), word) for word in said]
+    cells = [TableCell(paper, Estimate(0.9, 0.0), word) for word in said]
     assert share_reproduced(cells) == (
         "table1, table2: of 4 cells 2 agree (50.0%), 1 are better, 1 worse; 1 without results"
     )

@@ -14,7 +14,7 @@ from calipers.cli import app
 from calipers.search._result import Outcome
 from calipers.search._store import Store
 from calipers.storage import read_model, write_model
-from calipers_study.store import Store as StudyStore
+from calipers_study.store import ResultStore
 
 from ._forks import FINISHED, dies_at, duration, ended, fork, kill_after
 from ._tally import FOLDERS, Part, Tally
@@ -241,11 +241,11 @@ def studies(count: int, seed: int) -> Tally:
 
     def begin(place: Path) -> Any:
         place.mkdir(exist_ok=True)
-        store = StudyStore(place)
+        store = ResultStore(place)
         return lambda number: store.write(str(number), {"n": number}, {"x": np.zeros(1000)})
 
     def kept(place: Path) -> set[int]:
-        store = StudyStore(place)
+        store = ResultStore(place)
         return {store.read(name).record["n"] for name in store.names()}
 
     return _stores(count, seed, begin, kept)

@@ -193,24 +193,24 @@ def test_missing_values(page):
     settle(page)
     assert page.is_hidden("#outside")
     assert page.input_value("#input-3") == ""
-    assert page.is_hidden("#trouble")
+    assert page.is_hidden("#error")
 
 
 def test_an_emptied_number_says_so_and_greys_the_prediction(page):
     open_model(page)
     before = point(page)
     page.fill("#input-0", "")
-    says(page, "#lacking", "size has no value")
+    says(page, "#empty", "size has no value")
     assert page.inner_text("#input-0-note") == "Enter a number."
     faded = "parseFloat(getComputedStyle(document.querySelector('#point')).opacity)"
     assert page.evaluate(faded) < 0.5
     page.fill("#input-3", "")
     assert page.inner_text("#input-3-note") == "Enter a number, or tick missing."
-    says(page, "#lacking", "size, built have no value")
+    says(page, "#empty", "size, built have no value")
     page.fill("#input-3", "1980")
     page.fill("#input-0", "180")
     settle(page)
-    assert page.is_hidden("#lacking")
+    assert page.is_hidden("#empty")
     assert page.is_hidden("#input-0-note")
     assert page.evaluate(faded) == 1
     assert point(page) > before
@@ -276,7 +276,7 @@ def test_times_of_day_have_a_control(page):
     page.mouse.click(box["x"] + box["width"] * 0.8, box["y"] + box["height"] / 2)
     settle(page)
     assert page.input_value("#input-2").endswith("T07:45")
-    assert page.is_hidden("#trouble")
+    assert page.is_hidden("#error")
     open_model(page)
     assert page.get_attribute("#input-4", "type") == "date"
 

@@ -88,6 +88,11 @@ def test_tables(client, content, kind, status, words):
     problem(client.table(content, kind), status, *words)
 
 
+def test_the_query_string_of_a_table_has_the_limits_of_json(client):
+    response = client.table(b"speed,load\n1,2\n", CSV, coverage=[0.5] * 33)
+    problem(response, 422, "coverage", "at most 32 items")
+
+
 def test_arrow(client, arrow):
     problem(client.table(arrow(FRAME)[:-200], ARROW_STREAM), 422, "not Arrow")
     nested = FRAME.assign(load=[[1], [2], [3]])

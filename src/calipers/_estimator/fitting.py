@@ -9,8 +9,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from calipers._checks import FloatArray, IntArray, warn
 from calipers._estimator.candidates import choose_shape
+from calipers._estimator.joint_fits import Steps, Training
 from calipers._estimator.model import Model
-from calipers._estimator.together import Steps, Training
 from calipers._estimator.training_rows import TrainingRows, make_table, mark_outliers, read_rows
 from calipers._estimator.tree_inputs import add_trees, starting_at_trees, with_fitted_trees
 from calipers.bank import (

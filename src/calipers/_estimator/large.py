@@ -23,9 +23,9 @@ from sklearn.utils import check_random_state
 from calipers._checks import Float32Array, FloatArray
 from calipers._estimator.candidates import FOLDS, choose_shape, has_choice
 from calipers._estimator.fitting import calibrated, ensemble_of, fit_rows
+from calipers._estimator.joint_fits import Steps, report_time, run_fit, train_in_time
 from calipers._estimator.model import Model
 from calipers._estimator.shares import WorkerShares
-from calipers._estimator.together import Steps, report_time, run_fit, train_in_time
 from calipers._estimator.training_rows import (
     NAMED,
     TrainingRows,

@@ -29,8 +29,8 @@ import numpy as np
 
 from calipers._checks import FloatArray
 from calipers._estimator.candidates import FOLDS, SMOOTH_RATIO, first_trial, sampled_folds
+from calipers._estimator.joint_fits import Steps
 from calipers._estimator.model import Model
-from calipers._estimator.together import Steps
 from calipers._estimator.training_rows import TrainingRows
 from calipers._estimator.tree_bags import FEW, predictions_by_fold, predictions_for_new_rows
 from calipers._estimator.trials import Measures, unexplained, unexplained_by_trees
@@ -192,7 +192,7 @@ def starting_at_trees(program: Program) -> Program:
     network = program.network
     if not isinstance(network, DenseFactory) or network.frequencies is None:
         return program
-    return replace(program, network=replace(network, skip=program.output.places))
+    return replace(program, network=replace(network, skip=program.output.locations))
 
 
 def _with_trees_by_fold(

@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from calipers._checks import FloatArray
+from calipers._estimator.joint_fits import Steps, Training
 from calipers._estimator.model import Model
-from calipers._estimator.together import Steps, Training
 from calipers._estimator.training_rows import TrainingRows, make_table
 from calipers.bank import Bank, Plan, Program, Settings
 from calipers.crossfit import Fold, OutOfFold, calibrate

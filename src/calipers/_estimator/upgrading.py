@@ -9,8 +9,8 @@ from sklearn.model_selection import PredefinedSplit
 from sklearn.utils.validation import check_is_fitted
 
 from calipers._estimator.fitting import train_ensemble
+from calipers._estimator.joint_fits import Steps
 from calipers._estimator.model import Model
-from calipers._estimator.together import Steps
 from calipers._estimator.training_rows import (
     TrainingRows,
     mark_outliers,

@@ -107,7 +107,7 @@ class Bank:
         scale = self.scaling.target_scale * self.units.target_scale
         center = self.scaling.target_center * self.units.target_scale + self.units.target_center
         head = self.program.output
-        is_location = np.array([head.is_place(name) for name in head.fields])
+        is_location = np.array([head.is_location(name) for name in head.fields])
         is_fraction = np.array([name in head.shares for name in head.fields])
         factor = np.where(is_fraction, 1.0, scale[:, None])[:, :, None]
         return factor, (center[:, None] * is_location)[:, :, None]

@@ -96,7 +96,8 @@ class Upgraded:
         values = self.heads.predict(head_inputs)
         head = self.program.output
         return {
-            name: value + points if head.is_place(name) else value for name, value in values.items()
+            name: value + points if head.is_location(name) else value
+            for name, value in values.items()
         }
 
 

@@ -75,8 +75,6 @@ References
 .. [8] Vovk, "Conditional validity of inductive conformal predictors", ACML (2012).
 """
 
-from typing import Any
-
 from calipers.calibration._by import WIDTH as WIDTH, CalibrationBy, Subgroups as Subgroups
 from calipers.calibration._calibrated import (
     CalibratedMixture,
@@ -121,5 +119,5 @@ __all__ = [
 ]
 
 _KINDS = (Calibration, WidthCalibration, CalibrationBy, AdaptiveCoverage)
-CALIBRATIONS: dict[str, Any] = {kind.kind: kind for kind in _KINDS}
+CALIBRATIONS: dict[str, type[Calibrator]] = {kind.kind: kind for kind in _KINDS}
 """Calibrations by the ``kind`` that is stored in model folders."""

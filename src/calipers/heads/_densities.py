@@ -33,7 +33,7 @@ class Normal(Arithmetic):
     fields = ("mean", "scale")
     split_normal = ("mean", "scale", "scale")
     lengths = ("scale",)
-    places = (0,)
+    locations = (0,)
     point_at = 0
     around_point = "normal"
 
@@ -61,7 +61,7 @@ class SplitNormalByMode(Arithmetic):
     size = 3
     fields = split_normal = ("loc", "left_scale", "right_scale")
     lengths = ("left_scale", "right_scale")
-    places = (0,)
+    locations = (0,)
     around_point = "centred"
 
     def __init__(self, components: int = 1) -> None:

@@ -42,7 +42,7 @@ class Head(ABC):
     shares: ClassVar[tuple[str, ...]] = ()
     can_cross: ClassVar[bool] = False  #: Whether the lower bound can lie above the upper one.
     #: Indices of the raw outputs that are locations on the target's axis.
-    places: ClassVar[tuple[int, ...]] = ()
+    locations: ClassVar[tuple[int, ...]] = ()
     #: Index of the raw output that is the point, where the others are distances from it.
     point_at: ClassVar[int | None] = None
     #: The fields that are location, left and right scale of a split normal, component by component
@@ -90,7 +90,7 @@ class Head(ABC):
             raise ValueError(f"the head {self.name!r} has one component, got {count}")
         return self
 
-    def is_place(self, field: str) -> bool:
+    def is_location(self, field: str) -> bool:
         """Whether a field is a location on the target's axis, neither a length nor a weight."""
         return field not in self.lengths and field not in self.shares
 
@@ -165,7 +165,7 @@ class _BoundsHead(Arithmetic):
 
     size = 3
     fields = ("lower", "point", "upper")
-    places: ClassVar[tuple[int, ...]] = (0, 1, 2)
+    locations: ClassVar[tuple[int, ...]] = (0, 1, 2)
     around_point = "ordered"
 
     def interval(self, *parameters: Array, coverage: Array) -> tuple[Array, Array, Array]:
@@ -198,7 +198,7 @@ class Ordered(_BoundsHead):
     """A point and the distances of the bounds from it, so that they cannot cross."""
 
     name = "ordered"
-    places = (1,)
+    locations = (1,)
     point_at = 1
 
     def parameters(self, raw: Array) -> tuple[Array, ...]:
@@ -212,7 +212,7 @@ class Point(Arithmetic):
     name = "point"
     size = 1
     fields = ("point",)
-    places = (0,)
+    locations = (0,)
 
     def parameters(self, raw: Array) -> tuple[Array, ...]:
         return columns(raw)

@@ -4,9 +4,10 @@ Every loss is written once, for whichever array library its arguments come from:
 it, JAX differentiates it under ``jit`` and ``vmap``, PyTorch differentiates it through autograd.
 Common rules:
 
-- Data are positional: arrays of one shape from one library. Parameters of a mixture's components
-  have an additional leading axis. Options are keywords. Nothing broadcasts: unequal shapes, such as
-  a column and a row, raise a ``ValueError``.
+- Data are positional: arrays of one shape from one library. As in Optax, predictions come first
+  and the target last; ``calipers.metrics`` takes ``y_true`` first, as in scikit-learn. Parameters
+  of a mixture's components have an additional leading axis. Options are keywords. Nothing
+  broadcasts: unequal shapes, such as a column and a row, raise a ``ValueError``.
 - A loss is a mean over the rows, or a function of such means, and is returned as a scalar of the
   data's floating type.
 - ``weight`` turns every mean into a weighted mean and every count into a sum of weights. Scaling

@@ -180,7 +180,7 @@ def parameters(graph: Graph, members: Bank | Upgraded, inputs: Value) -> dict[st
     point = _of_bank(graph, members.points.bank, inputs)["point"]
     head = members.program.output
     return {
-        name: value + point if head.is_place(name) else value
+        name: value + point if head.is_location(name) else value
         for name, value in _of_bank(graph, members.heads, inputs).items()
     }
 
@@ -205,7 +205,7 @@ def _of_bank(graph: Graph, bank: Bank, inputs: Value) -> dict[str, Value]:
         result[name] = graph.cast(value, "float64")
         if name not in head.shares:
             result[name] *= scale[:, None]
-        if head.is_place(name):
+        if head.is_location(name):
             result[name] += center[:, None]
     return result
 

@@ -30,7 +30,7 @@ def plot_intervals(
     *,
     coverage: float | None = None,
     ax: Axes | None = None,
-    most: int = 400,
+    max_rows: int = 400,
 ) -> Axes:
     """Draw rows in the order of their prediction, each with its interval and its target.
 
@@ -44,7 +44,7 @@ def plot_intervals(
         Coverage of the intervals, the model's own by default.
     ax : Axes, optional
         Where to draw; a new figure by default, which is ``ax.figure``.
-    most : int
+    max_rows : int
         Maximum number of rows drawn, evenly spaced in this order.
 
     Examples
@@ -59,7 +59,7 @@ def plot_intervals(
     (level,) = checked_levels("coverage", model.coverage if coverage is None else coverage)
     found = model.query(X, Query((level,)))
     lower, upper = found.bounds(level)
-    plot_rows(axes, lower, found.point, upper, checked_target(X, y), most=most)
+    plot_rows(axes, lower, found.point, upper, checked_target(X, y), max_rows=max_rows)
     axes.set_ylabel(model.target_.name)
     return axes
 
@@ -91,7 +91,7 @@ def plot_importance(
     *,
     measure: str = "interval_score",
     ax: Axes | None = None,
-    most: int = 12,
+    max_columns: int = 12,
 ) -> Axes:
     """Draw the importance of each column, the most important on top.
 
@@ -103,7 +103,7 @@ def plot_importance(
         Which importance.
     ax : Axes, optional
         Where to draw; a new figure by default, which is ``ax.figure``.
-    most : int
+    max_columns : int
         Maximum number of columns drawn.
 
     Examples
@@ -117,7 +117,7 @@ def plot_importance(
     axes = _axes(ax)
     values = getattr(importances, measure)
     mean = values.mean(axis=1)
-    order = np.argsort(-mean, kind="stable")[:most]
+    order = np.argsort(-mean, kind="stable")[:max_columns]
     error = np.array([mean - values.min(axis=1), values.max(axis=1) - mean])[:, order]
     y = np.arange(len(order))
     axes.barh(y, mean[order], xerr=error, color=COLORS["blue"], error_kw={"linewidth": 0.8})

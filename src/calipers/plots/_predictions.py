@@ -66,7 +66,7 @@ def plot_rows(
     upper: ArrayLike,
     target: ArrayLike,
     *,
-    most: int = 400,
+    max_rows: int = 400,
     color: str = COLORS["blue"],
 ) -> None:
     """Draw rows in the order of their prediction, each with its interval and its target.
@@ -77,7 +77,7 @@ def plot_rows(
         Where to draw.
     lower, point, upper, target : array-like of shape (n,)
         Bounds, point estimates and observations.
-    most : int
+    max_rows : int
         Maximum number of rows drawn, evenly spaced in this order.
     color : str
         Colour of intervals and point estimates.
@@ -92,8 +92,8 @@ def plot_rows(
     """
     low, middle, high, y = (np.asarray(v, dtype=float) for v in (lower, point, upper, target))
     order = np.argsort(middle, kind="stable")
-    if len(order) > most:
-        order = order[np.linspace(0, len(order) - 1, most).round().astype(int)]
+    if len(order) > max_rows:
+        order = order[np.linspace(0, len(order) - 1, max_rows).round().astype(int)]
     low, middle, high, y = (values[order] for values in (low, middle, high, y))
     rank, inside = np.arange(len(order)), (low <= y) & (y <= high)
     thickness = float(np.clip(200 / len(rank), 0.8, 4))
@@ -147,7 +147,7 @@ def plot_uncertainty(
     epistemic: ArrayLike,
     inside: ArrayLike | None = None,
     *,
-    most: int = 1500,
+    max_rows: int = 1500,
 ) -> None:
     """Draw the epistemic against the aleatoric standard deviation of each row.
 
@@ -161,7 +161,7 @@ def plot_uncertainty(
         Standard deviations, the square roots of ``dist.aleatoric_var`` and ``dist.epistemic_var``.
     inside : array-like of bool of shape (n,), optional
         Whether each target lies in its interval; rows outside are marked.
-    most : int
+    max_rows : int
         Maximum number of rows drawn.
 
     Examples
@@ -174,7 +174,7 @@ def plot_uncertainty(
     """
     aleatoric, epistemic = np.asarray(aleatoric, dtype=float), np.asarray(epistemic, dtype=float)
     held = np.ones(len(aleatoric), bool) if inside is None else np.asarray(inside, dtype=bool)
-    step = max(1, -(-len(aleatoric) // most))
+    step = max(1, -(-len(aleatoric) // max_rows))
     aleatoric, epistemic, held = aleatoric[::step], epistemic[::step], held[::step]
     ax.plot(
         aleatoric[held], epistemic[held], ".", color=COLORS["blue"], markersize=4, alpha=0.5,

@@ -204,8 +204,9 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         """Values of the columns that are used, as ``transform`` reads them.
 
         Numbers and booleans as floats, dates as seconds since 1970, NaN where they are missing;
-        categories as text, None where they are missing. ``on_unread`` is told of the cells of a
-        column that cannot be read, which then are missing, unless they are more than a tenth.
+        categories as text, None where they are missing. ``on_unread`` is called with the
+        cells of a column that cannot be read, which then are missing, unless they are more than a
+        tenth.
         """
         return self._read(X, used=True, on_unread=on_unread)
 

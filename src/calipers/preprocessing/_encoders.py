@@ -1,8 +1,8 @@
 """The encoders, one for each kind of column.
 
 Every encoder has ``read`` (from a column of a frame to values, which are NaN or None where they are
-missing; errors name row and column, or ``on_unread`` is told of a few cells of numbers and dates
-that cannot be read), ``encode`` (from values to columns of numbers), ``names`` (of
+missing; errors name row and column, or ``on_unread`` is called with a few cells of numbers and
+dates that cannot be read), ``encode`` (from values to columns of numbers), ``names`` (of
 these columns) and ``outside`` (which values were not seen in training, or are missing where none
 was). Encoders are frozen dataclasses of JSON values, so that ``vars`` serialises them.
 """

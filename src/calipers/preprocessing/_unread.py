@@ -33,7 +33,7 @@ class UnreadCells:
 
 
 OnUnread: TypeAlias = Callable[[UnreadCells], object]
-"""Told of the cells of a column that cannot be read, which then count as missing; may raise."""
+"""Called with the cells of a column that cannot be read, which then count as missing; may raise."""
 
 
 def refuse(cells: UnreadCells) -> None:

@@ -13,7 +13,7 @@ from calipers.report._format import Unit
 from calipers.report._misses import Input
 
 _BINS = 6
-_BIN_ROWS = 20  # fewer rows say next to nothing about a rate near one
+_BIN_ROWS = 20  # fewer rows cannot tell a rate near one from one
 _FAMILY_ERROR = 0.05
 _DAY = 86_400  # seconds
 

@@ -64,7 +64,7 @@ class QueryFields(BaseModel):
 class AddressFields(QueryFields):
     """The query string of a request whose body is a table."""
 
-    coverage: Annotated[list[Level] | None, Field(max_length=MAX_QUANTILES)] = None
+    coverage: Annotated[list[Level] | None, Field(max_length=MAX_COVERAGES)] = None
     keep: bool = Field(
         False, description="Whether the response starts with the columns of the table."
     )

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calipers_study.files import replace_file
-from calipers_study.store import Store, StoreEntry, StoreError
+from calipers_study.store import ResultStore, StoreEntry, StoreError
 
 _FINENESS = 1000  # rounding steps in a typical length, at least
 _FIELDS = ("point", "mean", "lower", "upper", "scale")
@@ -27,7 +27,7 @@ _KEPT_IN_FULL = ("members", "seeds", "retries")
 
 def pack(store: str | os.PathLike[str], archive: str | os.PathLike[str]) -> int:
     """Write all entries of a store into one file, and return its size in bytes."""
-    source = Store(store)
+    source = ResultStore(store)
     names = source.names()
     if not names:
         raise StoreError(f"{store} holds nothing to pack")
@@ -45,7 +45,7 @@ def pack(store: str | os.PathLike[str], archive: str | os.PathLike[str]) -> int:
 
 def unpack(archive: str | os.PathLike[str], store: str | os.PathLike[str]) -> int:
     """Unpack a file into a store, keep entries that exist, and return the number of entries."""
-    target = Store(store)
+    target = ResultStore(store)
     count = 0
     with target.writing(), tarfile.open(archive, mode="r:xz") as tar:
         for member in tar:

@@ -12,9 +12,9 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
-from calipers_study.measures import Prediction
+from calipers_study.measures import TrialPrediction
 from calipers_study.random_training import (
-    TrainingRows,
+    PaddedRows,
     dropout_output,
     hidden_layer,
     quantile_output,
@@ -38,7 +38,7 @@ _LEVELS = (0.025, 0.5, 0.975)
 class Scored:
     """A baseline's interval for some rows, and its epistemic score of each."""
 
-    prediction: Prediction
+    prediction: TrialPrediction
     epistemic: FloatArray
 
 
@@ -51,7 +51,7 @@ def mc_dropout(
     variance of the noise is the excess of their squared errors over the variance of the passes.
     """
     rates = [rate for rate in RATES for _ in splits]
-    lanes = TrainingRows.of(X, y, [split.train for _ in RATES for split in splits])
+    lanes = PaddedRows.of(X, y, [split.train for _ in RATES for split in splits])
     layers = train_rows("dropout", lanes, settings, np.array(rates), seed)
     best: dict[int, tuple[float, Scored]] = {}
     for i, rate in enumerate(rates):
@@ -68,7 +68,7 @@ def mc_dropout(
         at, variance = _passes(own, (X[test] - center) / spread, rate, seed)
         half = 1.959964 * np.sqrt(variance + noise) * deviation
         point = at * deviation + mean
-        scored = Scored(Prediction(point, point - half, point + half), variance)
+        scored = Scored(TrialPrediction(point, point - half, point + half), variance)
         best[i % len(splits)] = (score, scored)
     return [best[i][1] for i in range(len(splits))]
 
@@ -95,7 +95,7 @@ def quantiles_with_certificates(
     the eigenvectors with the smallest eigenvalues minimises their loss, so that no gradient descent
     is needed. The epistemic score of a row is its mean squared projection onto them.
     """
-    lanes = TrainingRows.of(X, y, [split.train for split in splits])
+    lanes = PaddedRows.of(X, y, [split.train for split in splits])
     layers = train_rows("quantiles", lanes, settings, np.zeros(len(splits)), seed)
     scored = []
     for i, split in enumerate(splits):
@@ -109,7 +109,7 @@ def quantiles_with_certificates(
         seen = lanes.inputs[i][: lanes.count[i]]
         scored.append(
             Scored(
-                Prediction(point, np.minimum(lower, upper), np.maximum(lower, upper)),
+                TrialPrediction(point, np.minimum(lower, upper), np.maximum(lower, upper)),
                 _certified(own, seen, rows),
             )
         )

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import stats
 
-from calipers_study.cells import SOURCES, Cell
+from calipers_study.cells import SOURCES, TableCell
 from calipers_study.files import markdown_table
 
 MEASURES = ("PICP", "MPIW", "MSE")
@@ -44,7 +44,7 @@ class Bias:
     dataset_p: float  #: Two-sided p value of the sign test over datasets.
 
 
-def standardised_difference(cell: Cell) -> float:
+def standardised_difference(cell: TableCell) -> float:
     """Difference from the published number, divided by its standard error.
 
     The standard error combines those of both numbers and the rounding of the published one. A
@@ -56,7 +56,7 @@ def standardised_difference(cell: Cell) -> float:
     return ((mean or 0.0) - paper.mean) / error
 
 
-def biases(cells: Iterable[Cell]) -> list[Bias]:
+def biases(cells: Iterable[TableCell]) -> list[Bias]:
     """Test every measure over all cells that have a number here and in the paper."""
     results = []
     compared = [c for c in cells if c.ours.mean is not None and c.published.metric in MEASURES]
@@ -64,7 +64,7 @@ def biases(cells: Iterable[Cell]) -> list[Bias]:
         own = [cell for cell in compared if cell.published.metric == metric]
         if not own:
             continue
-        groups: dict[tuple[str, str], list[Cell]] = defaultdict(list)
+        groups: dict[tuple[str, str], list[TableCell]] = defaultdict(list)
         for cell in own:
             groups[SOURCES[cell.published.method][0], cell.published.dataset].append(cell)
         z = np.array([np.mean([standardised_difference(c) for c in g]) for g in groups.values()])
@@ -92,11 +92,11 @@ def biases(cells: Iterable[Cell]) -> list[Bias]:
     return results
 
 
-def _relative(cell: Cell) -> float:
+def _relative(cell: TableCell) -> float:
     return (cell.ours.mean or 0.0) / cell.published.mean - 1
 
 
-def bias_lines(cells: Iterable[Cell]) -> list[str]:
+def bias_lines(cells: Iterable[TableCell]) -> list[str]:
     """The tests as a Markdown table."""
     header = [
         "measure", "cells", "ours higher", "trainings x datasets", "ours higher", "p (signs)",

@@ -8,7 +8,7 @@ import numpy as np
 
 from calipers_study.measures import MEMBERS, measure_trial, stored_trials
 from calipers_study.methods import DATASETS, METHODS
-from calipers_study.store import Store, StoreEntry
+from calipers_study.store import ResultStore, StoreEntry
 from calipers_study.verdict import Published, published_cells, verdict
 
 SOURCES: dict[str, tuple[str, str]] = {
@@ -36,7 +36,7 @@ class Estimate(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Cell:
+class TableCell:
     """A published cell with our number, and a note if some networks were given up."""
 
     published: Published
@@ -93,7 +93,7 @@ def _estimate(values: list[float]) -> Estimate:
     return Estimate(float(np.mean(values)), sem)
 
 
-def collect(store: Store) -> dict[tuple[str, str], Results]:
+def collect(store: ResultStore) -> dict[tuple[str, str], Results]:
     """Measure all trials in the store, by method and dataset."""
     found = {}
     for method in METHODS:
@@ -105,18 +105,18 @@ def collect(store: Store) -> dict[tuple[str, str], Results]:
 
 def cells_of(
     results: dict[tuple[str, str], Results], like: dict[tuple[str, str], Results] | None = None
-) -> list[Cell]:
+) -> list[TableCell]:
     """Cells of PICP, MPIW and MSE, of the trainings and datasets in ``like``."""
     wanted = results if like is None else like
     return [
-        Cell(published, _ours(published, results), "")
+        TableCell(published, _ours(published, results), "")
         for published in published_cells()
         if published.metric in ("PICP", "MPIW", "MSE")
         and (SOURCES[published.method][0], published.dataset) in wanted
     ]
 
 
-def paper_cells(results: dict[tuple[str, str], Results]) -> list[Cell]:
+def paper_cells(results: dict[tuple[str, str], Results]) -> list[TableCell]:
     """All cells of the paper's six tables, with our numbers and verdicts."""
     cells = []
     coverage: dict[tuple[str, str, str], str] = {}
@@ -129,7 +129,7 @@ def paper_cells(results: dict[tuple[str, str], Results]) -> list[Cell]:
         note = ""
         if published.metric in ("PICP", "MPIW", "MSE"):
             note = results[SOURCES[published.method][0], published.dataset].note
-        cells.append(Cell(published, ours, found, note))
+        cells.append(TableCell(published, ours, found, note))
     return cells
 
 
@@ -143,13 +143,15 @@ def _ours(cell: Published, results: dict[tuple[str, str], Results]) -> Estimate:
     return results[method, cell.dataset].estimate(source, cell.metric)
 
 
-def share_reproduced(cells: Iterable[Cell], tables: Iterable[str] = ("table1", "table2")) -> str:
+def share_reproduced(
+    cells: Iterable[TableCell], tables: Iterable[str] = ("table1", "table2")
+) -> str:
     """A line that says how many cells of some tables agree with the paper, are better, and worse.
 
     Examples
     --------
     >>> cell = Published("table2", "boston", "MSE", "MSE", "0.112", 0.013)
-    >>> share_reproduced([Cell(cell, Estimate(0.11, 0.01), "agrees")])
+    >>> share_reproduced([TableCell(cell, Estimate(0.11, 0.01), "agrees")])
     'table1, table2: of 1 cells 1 agree (100.0%), 0 are better, 0 worse'
     """
     names = list(tables)

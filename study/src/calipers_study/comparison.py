@@ -9,7 +9,7 @@ import numpy as np
 from calipers_study.files import write_csv
 from calipers_study.measures import measure_combined, stored_trials
 from calipers_study.methods import DATASETS
-from calipers_study.store import Store
+from calipers_study.store import ResultStore
 
 METHOD = "qd+"
 MEASURES = ("PICP", "MPIW", "interval score", "MSE")
@@ -30,7 +30,7 @@ class Comparison:
     sem: dict[str, float]
 
 
-def compare(name: str, label: str, store: Store, count: int | None) -> list[Comparison]:
+def compare(name: str, label: str, store: ResultStore, count: int | None) -> list[Comparison]:
     """Measures on trial 0 alone, and their means over trials."""
     trials = stored_trials(store, METHOD, name)[:count]
     rows = [measure_combined(trial, "snm") for trial in trials]

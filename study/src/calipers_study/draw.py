@@ -26,7 +26,7 @@ from calipers_study.measures import combine, pit as pit_of, stored_trials
 from calipers_study.methods import DATASETS, METHODS
 from calipers_study.panels import FAILED, plot_counts, plot_heat_map, plot_width_error
 from calipers_study.sensitivity import normalised
-from calipers_study.store import Store, StoreEntry, StoreError
+from calipers_study.store import ResultStore, StoreEntry, StoreError
 from calipers_study.verdict import published_cells
 
 METHOD_COLORS = {"SNM-QD+": COLORS["blue"], "MVE": COLORS["orange"], "SEM-QD": COLORS["green"]}
@@ -114,7 +114,7 @@ def sensitivity(maps: Mapping[float, StoreEntry]) -> Figure:
     return figure
 
 
-def robustness(store: Store) -> Figure:
+def robustness(store: ResultStore) -> Figure:
     """Draw how many networks failed and were trained again, and the paper's counts."""
     groups: dict[str, list[float]] = {"QD+": [], "QD": []}
     paper: dict[str, list[float]] = {"QD+": [], "QD": []}
@@ -140,7 +140,7 @@ def robustness(store: Store) -> Figure:
     return figure
 
 
-def calibration(store: Store) -> Figure:
+def calibration(store: ResultStore) -> Figure:
     """Draw observed against nominal coverage for every dataset, over all its trials."""
     levels = np.linspace(0, 1, 201)[1:-1]
 
@@ -157,7 +157,7 @@ def calibration(store: Store) -> Figure:
     return _small_multiples(store, panel, "nominal coverage", "observed coverage", height=3.6)
 
 
-def pit(store: Store) -> Figure:
+def pit(store: ResultStore) -> Figure:
     """Draw histograms of the PIT values of SNM-QD+ for every dataset."""
 
     def panel(ax: Axes, dataset: str) -> bool:
@@ -171,7 +171,7 @@ def pit(store: Store) -> Figure:
     )
 
 
-def width(store: Store) -> Figure:
+def width(store: ResultStore) -> Figure:
     """Draw errors against half widths of SNM-QD+ intervals for every dataset."""
 
     def panel(ax: Axes, dataset: str) -> bool:
@@ -191,7 +191,7 @@ def width(store: Store) -> Figure:
 
 
 def _small_multiples(
-    store: Store, panel: Callable[[Axes, str], bool], x: str, y: str, *, height: float
+    store: ResultStore, panel: Callable[[Axes, str], bool], x: str, y: str, *, height: float
 ) -> Figure:
     """Draw one panel for each dataset that has trials, five to a row."""
     present = [name for name in DATASETS if any(_trial_names(store, name))]
@@ -216,17 +216,17 @@ def _small_multiples(
     return figure
 
 
-def _trial_names(store: Store, dataset: str) -> Iterator[str]:
+def _trial_names(store: ResultStore, dataset: str) -> Iterator[str]:
     for method in ("qd+", "mve"):
         yield from store.names(f"{METHODS[method].folder}/{dataset}")
 
 
-def _sound(store: Store, method: str, dataset: str) -> list[StoreEntry]:
+def _sound(store: ResultStore, method: str, dataset: str) -> list[StoreEntry]:
     """Trials that have at least one network."""
     return [t for t in stored_trials(store, method, dataset) if len(t.arrays["members"])]
 
 
-def _pit(store: Store, method: str, dataset: str) -> np.ndarray:
+def _pit(store: ResultStore, method: str, dataset: str) -> np.ndarray:
     trials = _sound(store, method, dataset)
     values = [pit_of(trial) for trial in trials]
     return np.concatenate(values) if values else np.empty(0)

@@ -9,13 +9,13 @@ from scipy import stats
 
 from calipers.datasets import CATALOGUE
 from calipers_study.bias import bias_lines
-from calipers_study.cells import SOURCES, Cell, Results, cells_of
+from calipers_study.cells import SOURCES, Results, TableCell, cells_of
 from calipers_study.extras import stored_rows
 from calipers_study.files import markdown_table
 from calipers_study.further_tables import pm
 from calipers_study.measures import MEMBERS, measure_combined
 from calipers_study.settings import load_settings
-from calipers_study.store import Store, StoreEntry
+from calipers_study.store import ResultStore, StoreEntry
 from calipers_study.verdict import Published, published_cells
 
 Row = dict[str, Any]
@@ -26,7 +26,7 @@ _RESAMPLES = 100_000
 _EVERYWHERE = ("other shuffles and seeds", "no partial batch")  # tried on many datasets
 
 
-def experiments_markdown(store: Store, results: Found) -> str | None:
+def experiments_markdown(store: ResultStore, results: Found) -> str | None:
     """The table of how changes in training affect numbers that differ from the paper's."""
     groups: dict[tuple[str, str, str], dict[str, list[Row]]] = defaultdict(dict)
     for row in stored_rows(store, "experiments"):
@@ -180,7 +180,7 @@ def _both(measures: list[dict[str, float]]) -> list[str]:
     return [f"{len(measures)}", *means]
 
 
-def leans_markdown(store: Store, results: Found) -> str | None:
+def leans_markdown(store: ResultStore, results: Found) -> str | None:
     """The tests over all cells, for two changes in training that were tried on many datasets.
 
     One of the changes is a second draw of shuffles and seeds: the test of one draw against the
@@ -206,14 +206,14 @@ def leans_markdown(store: Store, results: Found) -> str | None:
     return "\n".join(lines) if lines else None
 
 
-def against(first: Cell, second: Cell) -> Cell:
+def against(first: TableCell, second: TableCell) -> TableCell:
     """A cell of a variant, compared with the run of the tables instead of the paper."""
     paper, (mean, sem) = first.published, first.ours
     own = Published(paper.table, paper.dataset, paper.method, paper.metric, f"{mean:.17g}", sem)
-    return Cell(own, second.ours, "")
+    return TableCell(own, second.ours, "")
 
 
-def _results_of(store: Store, variant: str) -> Found:
+def _results_of(store: ResultStore, variant: str) -> Found:
     trials: dict[tuple[str, str], dict[int, dict[str, list[Row]]]] = defaultdict(dict)
     for row in stored_rows(store, "experiments"):
         if row["variant"] == variant and _comparable(row):

@@ -21,7 +21,7 @@ from calipers_study.files import replace_file
 from calipers_study.methods import DATASETS, choose, paper_trials
 from calipers_study.run import pool
 from calipers_study.settings import load_settings
-from calipers_study.store import Store, StoreError, circumstances
+from calipers_study.store import ResultStore, StoreError, circumstances
 
 Row = dict[str, Any]
 
@@ -34,7 +34,7 @@ _SMALL = ("boston", "concrete", "energy", "kin8nm", "naval", "power", "protein",
 
 
 @dataclass(frozen=True)
-class Part:
+class ExtraPart:
     """One file of rows: its group, name and dataset."""
 
     group: str
@@ -58,14 +58,16 @@ class Part:
         return settings.epochs * CATALOGUE[self.dataset].rows / settings.batch_size
 
 
-def parts(groups: Iterable[str] | None = None, datasets: Iterable[str] | None = None) -> list[Part]:
+def parts(
+    groups: Iterable[str] | None = None, datasets: Iterable[str] | None = None
+) -> list[ExtraPart]:
     """All parts of some groups on some datasets, the longest first."""
     requested = choose(groups, GROUPS, "group")
     chosen = choose(datasets, DATASETS, "dataset") if datasets is not None else list(_SMALL)
     result = []
     if "experiments" in requested:
         result += [
-            Part("experiments", name, dataset)
+            ExtraPart("experiments", name, dataset)
             for name, (_, tried) in EXPERIMENTS.items()
             for dataset in tried
             if dataset in chosen
@@ -73,13 +75,15 @@ def parts(groups: Iterable[str] | None = None, datasets: Iterable[str] | None = 
     listed = {"future": tuple(FUTURE), "baselines": _BASELINES, "shift": _SHIFT}
     for group, names in listed.items():
         if group in requested:
-            result += [Part(group, name, dataset) for name in names for dataset in chosen]
+            result += [ExtraPart(group, name, dataset) for name in names for dataset in chosen]
     if "figures" in requested:
-        result += [Part("figures", name, "yacht") for name in ("xi-10", "xi-0", "seeds", "toy")]
+        result += [
+            ExtraPart("figures", name, "yacht") for name in ("xi-10", "xi-0", "seeds", "toy")
+        ]
     return sorted(result, key=lambda part: -part.steps)
 
 
-def compute(part: Part, store: Store) -> list[Row]:
+def compute(part: ExtraPart, store: ResultStore) -> list[Row]:
     """Rows of one part; there are none for figures, which are written to the store directly."""
     from calipers_study.sensitivity import other_seeds, sensitivity
     from calipers_study.shift import shift_rows
@@ -105,7 +109,7 @@ def compute(part: Part, store: Store) -> list[Row]:
 
 def _baseline_rows(name: str, dataset: str) -> list[Row]:
     from calipers_study.baselines import BASELINES
-    from calipers_study.measures import Prediction, measure
+    from calipers_study.measures import TrialPrediction, measure
     from calipers_study.splits import paper_splits
 
     data = load(dataset)
@@ -116,7 +120,7 @@ def _baseline_rows(name: str, dataset: str) -> list[Row]:
     scored = baseline(data.X, data.y, splits, load_settings(own, dataset))
     for trial, (split, one) in enumerate(zip(splits, scored, strict=True)):
         values = (one.prediction.point, one.prediction.lower, one.prediction.upper)
-        prediction = Prediction(*(None if v is None else (v - center) / scale for v in values))  # type: ignore[arg-type]
+        prediction = TrialPrediction(*(None if v is None else (v - center) / scale for v in values))  # type: ignore[arg-type]
         target = (data.y[split.test] - center) / scale
         rows.append({"variant": name, "method": name, "dataset": dataset, "trial": trial,
                      "aggregation": "one network", "networks": 1, "retries": 0,
@@ -145,7 +149,7 @@ def run_extras(
     notify : callable
         Called with a line for each part.
     """
-    target = Store(store)
+    target = ResultStore(store)
     missing = [
         part
         for part in parts(groups, datasets)
@@ -165,9 +169,9 @@ def run_extras(
     return failed
 
 
-def _work(part: Part, folder: Path) -> float:
+def _work(part: ExtraPart, folder: Path) -> float:
     began = time.perf_counter()
-    store = Store(folder)
+    store = ResultStore(folder)
     rows = compute(part, store)
     seconds = time.perf_counter() - began
     content = {"name": part.name, "seconds": round(seconds, 2), **circumstances(), "rows": rows}
@@ -175,7 +179,7 @@ def _work(part: Part, folder: Path) -> float:
     return seconds
 
 
-def stored_rows(store: Store, group: str) -> Iterator[Row]:
+def stored_rows(store: ResultStore, group: str) -> Iterator[Row]:
     """The rows of a group in the store, each with the name of its part."""
     if group not in GROUPS:
         raise StoreError(f"there is no group {group!r}; known: {', '.join(GROUPS)}")

@@ -11,7 +11,7 @@ from calipers.plots import style
 from calipers_study import draw
 from calipers_study.methods import choose
 from calipers_study.sensitivity import sensitivity
-from calipers_study.store import Store, StoreError
+from calipers_study.store import ResultStore, StoreError
 from calipers_study.toy import toy
 
 
@@ -19,7 +19,7 @@ from calipers_study.toy import toy
 class Context:
     """Arguments that a figure may need."""
 
-    store: Store
+    store: ResultStore
     grid: int
     folder: str | os.PathLike[str] | None
     verify: bool
@@ -101,7 +101,7 @@ def write_figures(
     StoreError
         If the store lacks the trials of a figure that was requested by name.
     """
-    context = Context(Store(store), grid, folder, verify, n_jobs)
+    context = Context(ResultStore(store), grid, folder, verify, n_jobs)
     target = Path(out, "figures")
     target.mkdir(parents=True, exist_ok=True)
     written = []

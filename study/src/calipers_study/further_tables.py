@@ -10,7 +10,7 @@ from calipers_study.cells import SOURCES, Results
 from calipers_study.extras import stored_rows
 from calipers_study.files import markdown_table
 from calipers_study.methods import DATASETS
-from calipers_study.store import Store
+from calipers_study.store import ResultStore
 
 Row = dict[str, Any]
 Found = dict[tuple[str, str], Results]
@@ -71,7 +71,7 @@ def pm(values: Sequence[float], digits: int = 3) -> str:
     return f"{np.mean(values):.{digits}f} ± {sem:.{digits}f}"
 
 
-def future_markdown(store: Store, results: Found) -> dict[str, str]:
+def future_markdown(store: ResultStore, results: Found) -> dict[str, str]:
     """One table for each proposal of the paper, by file name."""
     rows = list(stored_rows(store, "future"))
     texts = {}
@@ -89,7 +89,7 @@ def future_markdown(store: Store, results: Found) -> dict[str, str]:
     return texts
 
 
-def baselines_markdown(store: Store, results: Found) -> str | None:
+def baselines_markdown(store: ResultStore, results: Found) -> str | None:
     """The table that compares the paper's methods with baselines of its related work."""
     rows = [*stored_rows(store, "future"), *stored_rows(store, "baselines")]
     own = []
@@ -150,7 +150,7 @@ def _table(title: str, columns: list[tuple[str, dict[tuple[str, str], list[float
     return "\n".join([f"## {title}", "", *markdown_table(["dataset", *names], rows), ""])
 
 
-def shift_markdown(store: Store) -> str | None:
+def shift_markdown(store: ResultStore) -> str | None:
     """The tables of AUROC and risk area of every score, by dataset."""
     rows = list(stored_rows(store, "shift"))
     if not rows:

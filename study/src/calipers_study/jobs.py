@@ -8,7 +8,7 @@ from calipers.bank import spawn_seeds
 from calipers.datasets import CATALOGUE
 from calipers_study.methods import METHODS
 from calipers_study.settings import StudySettings, check_loss, load_settings, settings_record
-from calipers_study.store import Store, StoreError
+from calipers_study.store import ResultStore, StoreError
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ def entry_name(method: str, dataset: str, trial: int) -> str:
 
 
 def plan_job(
-    store: Store,
+    store: ResultStore,
     method: str,
     dataset: str,
     *,

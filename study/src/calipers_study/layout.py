@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from calipers.datasets import CATALOGUE
-from calipers_study.cells import Cell, Estimate
+from calipers_study.cells import Estimate, TableCell
 from calipers_study.files import markdown_table
 from calipers_study.verdict import AGREES, BETTER, MISSING, WORSE, Published
 
@@ -18,7 +18,7 @@ LEGEND = (
 )
 
 
-class Column(NamedTuple):
+class TableColumn(NamedTuple):
     """A column of a table by its measure and method."""
 
     metric: str
@@ -32,13 +32,13 @@ class Layout:
     #: Name in ``cells.csv``, and heading.
     name: str
     title: str
-    columns: tuple[Column, ...]  #: In the paper's order.
+    columns: tuple[TableColumn, ...]  #: In the paper's order.
     sizes: bool = False  #: Whether to show the numbers of rows and inputs of each dataset.
 
 
-def _columns(metrics: Iterable[str], methods: Iterable[str]) -> tuple[Column, ...]:
+def _columns(metrics: Iterable[str], methods: Iterable[str]) -> tuple[TableColumn, ...]:
     methods = list(methods)
-    return tuple(Column(metric, method) for metric in metrics for method in methods)
+    return tuple(TableColumn(metric, method) for metric in metrics for method in methods)
 
 
 _INTERVALS = ("PICP", "MPIW")
@@ -74,9 +74,9 @@ LAYOUTS = (
         "tableD",
         "Table D: networks that failed and were trained again",
         (
-            Column("failures", "QD+"),
-            Column("failures", "QD"),
-            Column("target_models", "both"),
+            TableColumn("failures", "QD+"),
+            TableColumn("failures", "QD"),
+            TableColumn("target_models", "both"),
         ),
     ),
 )
@@ -85,7 +85,7 @@ LAYOUTS = (
 _TITLES = {"failures": "failures", "target_models": "networks"}
 
 
-def markdown(layout: Layout, cells: Iterable[Cell]) -> str:
+def markdown(layout: Layout, cells: Iterable[TableCell]) -> str:
     """A table in Markdown, with our numbers above the paper's."""
     chosen = _by_place(layout, cells)
     sizes = ["rows", "inputs"] if layout.sizes else []
@@ -98,7 +98,7 @@ def markdown(layout: Layout, cells: Iterable[Cell]) -> str:
     return "\n".join([f"## {layout.title}", "", *table, "", LEGEND, ""])
 
 
-def csv_rows(layout: Layout, cells: Iterable[Cell]) -> list[list[object]]:
+def csv_rows(layout: Layout, cells: Iterable[TableCell]) -> list[list[object]]:
     """Rows of the same table in full precision; the first has the names of the columns."""
     chosen = _by_place(layout, cells)
     parts = ("mean", "sem", "published_mean", "published_sem", "verdict")
@@ -113,20 +113,22 @@ def csv_rows(layout: Layout, cells: Iterable[Cell]) -> list[list[object]]:
     return rows
 
 
-def values(cell: Cell) -> list[object]:
+def values(cell: TableCell) -> list[object]:
     """Our mean and standard error, the paper's, and the verdict."""
     return [*cell.ours, cell.published.printed, cell.published.sem, cell.verdict]
 
 
-def _by_place(layout: Layout, cells: Iterable[Cell]) -> dict[tuple[str, Column], Cell]:
+def _by_place(
+    layout: Layout, cells: Iterable[TableCell]
+) -> dict[tuple[str, TableColumn], TableCell]:
     return {
-        (cell.published.dataset, Column(cell.published.metric, cell.published.method)): cell
+        (cell.published.dataset, TableColumn(cell.published.metric, cell.published.method)): cell
         for cell in cells
         if cell.published.table == layout.name
     }
 
 
-def _text(cell: Cell) -> str:
+def _text(cell: TableCell) -> str:
     paper = cell.published
     printed = f"{paper.printed}{_error(paper, paper.sem)}"
     note = f"<br>({cell.note})" if cell.note else ""

@@ -14,7 +14,7 @@ from calipers.aggregation import sem, snm, std
 from calipers.distributions import SplitNormal, SplitNormalMixture
 from calipers_study.jobs import entry_name
 from calipers_study.methods import METHODS
-from calipers_study.store import Store, StoreEntry
+from calipers_study.store import ResultStore, StoreEntry
 
 FloatArray = NDArray[np.float64]
 
@@ -23,7 +23,7 @@ MEMBERS = "members"
 
 
 @dataclass(frozen=True, eq=False)
-class Prediction:
+class TrialPrediction:
     """Point predictions for the test rows of a trial, and bounds if the method has any."""
 
     point: FloatArray
@@ -31,7 +31,7 @@ class Prediction:
     upper: FloatArray | None = None
 
 
-def stored_trials(store: Store, method: str, dataset: str) -> list[StoreEntry]:
+def stored_trials(store: ResultStore, method: str, dataset: str) -> list[StoreEntry]:
     """The trials of a method on a dataset in the store, in order."""
     folder = entry_name(method, dataset, 0).rpartition("/")[0]
     return [store.read(name) for name in store.names(folder)]
@@ -54,7 +54,7 @@ def pit(trial: StoreEntry) -> FloatArray:
     return metrics.pit_values(trial.arrays["target"], mixture(trial))
 
 
-def combine(trial: StoreEntry, aggregation: str) -> Prediction:
+def combine(trial: StoreEntry, aggregation: str) -> TrialPrediction:
     """The combined prediction of all members of a trial.
 
     For networks trained for bounds alone, the point is the middle of the combined interval, which
@@ -63,32 +63,34 @@ def combine(trial: StoreEntry, aggregation: str) -> Prediction:
     coverage = trial.record["settings"]["coverage"]
     fields = {name: values.astype(np.float64) for name, values in trial.arrays.items()}
     if aggregation == "mean":
-        return Prediction(fields["point"].mean(axis=0))
+        return TrialPrediction(fields["point"].mean(axis=0))
     if aggregation == "density":
         density = mixture(trial)
-        return Prediction(density.mean, *density.interval(coverage))
+        return TrialPrediction(density.mean, *density.interval(coverage))
     if aggregation in ("snm", "normal"):
         point = fields["mean" if aggregation == "normal" else "point"].mean(axis=0)
-        return Prediction(point, *mixture(trial).interval(coverage))
+        return TrialPrediction(point, *mixture(trial).interval(coverage))
     bounds = (fields[name] for name in ("lower", "point", "upper"))
     lower, point, upper = {"sem": sem, "std": std}[aggregation](*bounds, coverage=coverage)
     if trial.record["settings"]["loss"] == "qd":
         point = (lower + upper) / 2
-    return Prediction(point, lower, upper)
+    return TrialPrediction(point, lower, upper)
 
 
-def members(trial: StoreEntry) -> list[Prediction]:
+def members(trial: StoreEntry) -> list[TrialPrediction]:
     """Prediction of each single member, for members with bounds."""
     fields = (trial.arrays[name].astype(np.float64) for name in ("point", "lower", "upper"))
-    return [Prediction(*rows) for rows in zip(*fields, strict=True)]
+    return [TrialPrediction(*rows) for rows in zip(*fields, strict=True)]
 
 
-def measure(prediction: Prediction, target: FloatArray, *, coverage: float) -> dict[str, float]:
+def measure(
+    prediction: TrialPrediction, target: FloatArray, *, coverage: float
+) -> dict[str, float]:
     """Measures of a prediction on targets standardised by the whole dataset.
 
     Parameters
     ----------
-    prediction : Prediction
+    prediction : TrialPrediction
         Points and bounds for some rows.
     target : ndarray of shape (rows,)
         Targets of the rows.

@@ -24,7 +24,7 @@ _MAX_STEPS = 60_000
 
 
 @dataclass(frozen=True, eq=False)
-class TrainingRows:
+class PaddedRows:
     """Rows of several trainings, standardised and padded to one length."""
 
     inputs: Array
@@ -36,7 +36,7 @@ class TrainingRows:
     scales: list[tuple[FloatArray, FloatArray, float, float]]
 
     @classmethod
-    def of(cls, X: FloatArray, y: FloatArray, trains: list[NDArray[np.int64]]) -> "TrainingRows":
+    def of(cls, X: FloatArray, y: FloatArray, trains: list[NDArray[np.int64]]) -> "PaddedRows":
         """Standardise each training's rows separately, and set the last tenth aside to validate."""
         parts, valids, scales = [], [], []
         for rows in trains:
@@ -159,7 +159,7 @@ def _fit(
 
 
 def train_rows(
-    kind: str, lanes: TrainingRows, settings: StudySettings, rates: Array, seed: int
+    kind: str, lanes: PaddedRows, settings: StudySettings, rates: Array, seed: int
 ) -> Any:
     """Train one network per lane, with the settings of a published training."""
     extra = kind == "quantiles"

@@ -19,7 +19,7 @@ from calipers_study.attempts import TRIES
 from calipers_study.jobs import Job, plan_job
 from calipers_study.methods import DATASETS, METHODS, choose
 from calipers_study.progress import progress
-from calipers_study.store import Store
+from calipers_study.store import ResultStore
 from calipers_study.training import RunReport, train_job
 
 _HUGE = {"year"}  # used if its file is on this machine, but only downloaded on request
@@ -87,7 +87,7 @@ def run(
     names, left_out = _present(datasets, folder=folder, verify=verify)
     for name, reason in left_out.items():
         notify(f"{name} is left out: {reason}")
-    target = Store(store)
+    target = ResultStore(store)
     with target.writing():
         plan = [
             plan_job(target, method, name, trials=trials, seed=seed, settings=settings)
@@ -147,7 +147,7 @@ def _train(
 ) -> RunReport:
     data = load(job.dataset, folder=folder, verify=verify)
     table = Table.from_arrays(data.X, data.y)
-    return train_job(job, data, table, Store(store), n_jobs, trials_per_bank, report)
+    return train_job(job, data, table, ResultStore(store), n_jobs, trials_per_bank, report)
 
 
 def _present(

@@ -27,7 +27,7 @@ from calipers_study.methods import DATASETS, choose, folder_of
 from calipers_study.run import pool, run
 from calipers_study.settings import load_settings, read_tables, write_settings
 from calipers_study.splits import paper_splits, whole_batch_splits
-from calipers_study.store import Store, circumstances
+from calipers_study.store import ResultStore, circumstances
 from calipers_study.translation import estimator_of, with_parameters
 
 _SPLITS = 5
@@ -136,7 +136,7 @@ def search_settings(
             notify=notify,
             **options,
         )
-        found += [one for name in names for one in compare(name, label, Store(store), trials)]
+        found += [one for name in names for one in compare(name, label, ResultStore(store), trials)]
     found.sort(key=lambda one: names.index(one.dataset))
     write_comparisons(found, place / "search.csv")
     return found

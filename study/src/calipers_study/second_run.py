@@ -4,10 +4,10 @@ import os
 from collections import Counter
 
 from calipers_study.bias import bias_lines, standardised_difference
-from calipers_study.cells import Cell, cells_of, collect
+from calipers_study.cells import TableCell, cells_of, collect
 from calipers_study.experiment_tables import Found, against
 from calipers_study.files import markdown_table
-from calipers_study.store import Store, StoreError
+from calipers_study.store import ResultStore, StoreError
 
 
 def again_markdown(store: str | os.PathLike[str], other: str | os.PathLike[str]) -> str:
@@ -23,7 +23,7 @@ def again_markdown(store: str | os.PathLike[str], other: str | os.PathLike[str])
     StoreError
         If the stores have no training in common.
     """
-    first, second = collect(Store(store)), collect(Store(other))
+    first, second = collect(ResultStore(store)), collect(ResultStore(other))
     pairs = [
         (one, two)
         for one, two in zip(cells_of(first), cells_of(second), strict=True)
@@ -53,7 +53,7 @@ def again_markdown(store: str | os.PathLike[str], other: str | os.PathLike[str])
     return "\n".join([*lines, "", *markdown_table(header, rows, 4), ""])
 
 
-def _written(cell: Cell) -> str:
+def _written(cell: TableCell) -> str:
     return f"{cell.ours.mean:.4g} ± {cell.ours.sem:.2g}"
 
 

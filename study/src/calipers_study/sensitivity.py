@@ -21,11 +21,11 @@ from calipers.bank import Bank, Plan, Table
 from calipers.datasets import Dataset, load
 from calipers_study.attempts import train_networks
 from calipers_study.files import markdown_table
-from calipers_study.measures import Prediction, measure
+from calipers_study.measures import TrialPrediction, measure
 from calipers_study.progress import progress
 from calipers_study.settings import StudySettings, load_settings, settings_record
 from calipers_study.splits import paper_splits
-from calipers_study.store import Store, StoreEntry, circumstances
+from calipers_study.store import ResultStore, StoreEntry, circumstances
 from calipers_study.translation import program_of, training_of
 
 MEASURES = ("PICP", "MPIW", "MSE")
@@ -51,7 +51,7 @@ def normalised(widths: list[NDArray[np.float64]]) -> list[NDArray[np.float64]]:
 
 
 def sensitivity(
-    store: Store,
+    store: ResultStore,
     crossing_weight: float,
     *,
     grid: int = 101,
@@ -66,7 +66,7 @@ def sensitivity(
 
     Parameters
     ----------
-    store : Store
+    store : ResultStore
         The store of the result.
     crossing_weight : float
         Weight of the penalty (xi), the same for all networks.
@@ -102,7 +102,7 @@ def sensitivity(
 
 
 def other_seeds(
-    store: Store,
+    store: ResultStore,
     seeds: range = range(1, 11),
     *,
     grid: int = 21,
@@ -166,13 +166,13 @@ def _measures(
     fields = {name: (v - center) / scale for name, v in bank.predict(data.X[rows]).items()}
     found = np.empty((len(MEASURES), len(bank)))
     for i in range(len(bank)):
-        prediction = Prediction(*(fields[name][i] for name in ("point", "lower", "upper")))
+        prediction = TrialPrediction(*(fields[name][i] for name in ("point", "lower", "upper")))
         own = measure(prediction, target, coverage=coverage)
         found[:, i] = [own[name] for name in MEASURES]
     return found
 
 
-def failures_markdown(store: Store) -> str | None:
+def failures_markdown(store: ResultStore) -> str | None:
     """The table of the fractions of failed trainings by weight, for the maps in the store."""
     names = [name for name in store.names("figures") if "sensitivity-xi" in name]
     if not names:

@@ -6,6 +6,7 @@ their code. Files of the same names in a user's folder take precedence, dataset 
 """
 
 import dataclasses
+import json
 import os
 import tomllib
 from dataclasses import dataclass
@@ -151,14 +152,10 @@ def write_settings(path: Path, tables: dict[str, dict[str, Any]], heading: str) 
     """Write a settings file with one complete table per dataset."""
     lines = [f"# {heading}", "[datasets]"]
     for name, table in tables.items():
-        lines.append(f"{name} = {{ {', '.join(f'{k} = {_toml(v)}' for k, v in table.items())} }}")
+        lines.append(
+            f"{name} = {{ {', '.join(f'{k} = {json.dumps(v)}' for k, v in table.items())} }}"
+        )
     replace_file(path, "\n".join([*lines, ""]).encode())
-
-
-def _toml(value: Any) -> str:
-    if isinstance(value, str):
-        return f'"{value}"'
-    return str(list(value)) if isinstance(value, tuple | list) else repr(value)
 
 
 def _check_keys(table: dict[str, Any]) -> None:

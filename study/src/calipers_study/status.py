@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from calipers_study.jobs import entry_name
 from calipers_study.methods import DATASETS, METHODS
 from calipers_study.settings import load_settings
-from calipers_study.store import Store
+from calipers_study.store import ResultStore
 from calipers_study.times import written_time
 
 
@@ -37,7 +37,7 @@ def status(
     settings : path-like, optional
         As in ``run``.
     """
-    target = Store(store)
+    target = ResultStore(store)
     found = []
     for dataset in DATASETS:
         for method in METHODS:

@@ -44,14 +44,14 @@ class StoreEntry:
     arrays: dict[str, NDArray[Any]]  #: Results.
 
 
-class Store:
+class ResultStore:
     """A folder of entries, each under a name such as ``"qd-plus/boston/trial-07"``.
 
     Examples
     --------
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     store = Store(folder)
+    ...     store = ResultStore(folder)
     ...     store.write("qd/yacht/trial-00", {"seed": 0}, {"point": np.zeros((5, 31))})
     ...     store.names(), store.record("qd/yacht/trial-00")
     (['qd/yacht/trial-00'], {'seed': 0})

@@ -9,8 +9,8 @@ from calipers.datasets import CATALOGUE
 from calipers_study.bias import bias_lines, standardised_difference
 from calipers_study.cells import (
     SOURCES,
-    Cell,
     Results,
+    TableCell,
     collect,
     paper_cells,
     share_reproduced,
@@ -26,7 +26,7 @@ from calipers_study.layout import LAYOUTS, csv_rows, markdown, ours, values
 from calipers_study.measures import MEMBERS
 from calipers_study.methods import METHODS, paper_trials
 from calipers_study.sensitivity import failures_markdown
-from calipers_study.store import Store, StoreError
+from calipers_study.store import ResultStore, StoreError
 from calipers_study.times import time_markdown
 from calipers_study.verdict import published_cells
 
@@ -67,7 +67,7 @@ def write_tables(
     StoreError
         If the store holds no trial.
     """
-    results = collect(Store(store))
+    results = collect(ResultStore(store))
     if not any(found.trials for found in results.values()):
         raise StoreError(f"{store} holds no trials: start with `calipers study run`")
     cells = paper_cells(results)
@@ -80,12 +80,12 @@ def write_tables(
     write_csv(folder / "interval_score.csv", _score_rows(results))
     replace_file(folder / "interval_score.md", _score_markdown(results).encode())
     replace_file(folder / "summary.md", summary(cells, results).encode())
-    for name, text in _beside(Store(store), results).items():
+    for name, text in _beside(ResultStore(store), results).items():
         replace_file(folder / f"{name}.md", text.encode())
     return share_reproduced(cells)
 
 
-def _beside(store: Store, results: dict[tuple[str, str], Results]) -> dict[str, str]:
+def _beside(store: ResultStore, results: dict[tuple[str, str], Results]) -> dict[str, str]:
     """Tables of results beyond the paper, as far as they are in the store."""
     texts = {
         **future_markdown(store, results),
@@ -100,7 +100,7 @@ def _beside(store: Store, results: dict[tuple[str, str], Results]) -> dict[str, 
     return {name: text for name, text in texts.items() if text is not None}
 
 
-def summary(cells: list[Cell], results: dict[tuple[str, str], Results]) -> str:
+def summary(cells: list[TableCell], results: dict[tuple[str, str], Results]) -> str:
     """Counts of verdicts by table, the cells that are worse or better, and what is incomplete."""
     lines = ["# Agreement with the paper", "", share_reproduced(cells), ""]
     lines += [f"- {share_reproduced(cells, [layout.name])}" for layout in LAYOUTS]
@@ -113,7 +113,7 @@ def summary(cells: list[Cell], results: dict[tuple[str, str], Results]) -> str:
     return "\n".join([*lines, ""])
 
 
-def _by_chance(cells: list[Cell]) -> str:
+def _by_chance(cells: list[TableCell]) -> str:
     """A sentence that compares the number of disagreeing cells with that expected by chance."""
     own = [c for c in cells if c.published.metric in _MEASURES and c.ours.mean is not None]
     outside = sum(cell.verdict != "agrees" for cell in own)
@@ -123,7 +123,7 @@ def _by_chance(cells: list[Cell]) -> str:
     )
 
 
-def _listed(cells: list[Cell], title: str) -> list[str]:
+def _listed(cells: list[TableCell], title: str) -> list[str]:
     if not cells:
         return []
     rows = []
@@ -177,7 +177,7 @@ def _compact(value: object) -> str:
     return json.dumps(value, sort_keys=True, separators=(",", ":"))
 
 
-def _cell_row(cell: Cell) -> list[object]:
+def _cell_row(cell: TableCell) -> list[object]:
     paper = cell.published
     return [paper.table, paper.dataset, paper.method, paper.metric, *values(cell)]
 

@@ -8,7 +8,7 @@ from calipers_study.cells import Results
 from calipers_study.extras import GROUPS
 from calipers_study.files import markdown_table
 from calipers_study.methods import DATASETS, METHODS
-from calipers_study.store import Store
+from calipers_study.store import ResultStore
 
 Found = dict[tuple[str, str], Results]
 
@@ -29,7 +29,7 @@ def written_time(seconds: float) -> str:
     return f"{hours} h {minutes} min"
 
 
-def time_markdown(store: Store, results: Found) -> str:
+def time_markdown(store: ResultStore, results: Found) -> str:
     """The tables of seconds of every training, and of results beyond the paper by device."""
     shown = [name for name in DATASETS if any(results[m, name].trials for m in METHODS)]
     trained = []
@@ -66,7 +66,7 @@ def _span(results: Found) -> str:
     )
 
 
-def _groups(store: Store, group: str) -> list[list[str]]:
+def _groups(store: ResultStore, group: str) -> list[list[str]]:
     found: dict[str, list[dict[str, Any]]] = {}
     for path in sorted((store.folder / "extras" / group).glob("*/*.json")):
         content = json.loads(path.read_text("utf-8"))

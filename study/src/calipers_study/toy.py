@@ -8,7 +8,7 @@ from calipers.bank import Plan, Table, spawn_seeds
 from calipers.datasets import TOY
 from calipers_study.attempts import train_networks
 from calipers_study.settings import StudySettings, settings_record
-from calipers_study.store import Store, StoreEntry, circumstances
+from calipers_study.store import ResultStore, StoreEntry, circumstances
 from calipers_study.translation import program_of, training_of
 
 NAME = "figures/toy"
@@ -32,7 +32,7 @@ _TRAIN, _VALID = 1000, 250
 
 
 def toy(
-    store: Store,
+    store: ResultStore,
     *,
     settings: StudySettings = SETTINGS,
     patience: int = 500,
@@ -43,7 +43,7 @@ def toy(
 
     Parameters
     ----------
-    store : Store
+    store : ResultStore
         The store of the result.
     settings : StudySettings
         Settings of the training.

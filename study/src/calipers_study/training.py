@@ -20,7 +20,7 @@ from calipers_study.attempts import TRIES, train_networks
 from calipers_study.jobs import Job, member_seeds
 from calipers_study.settings import StudySettings, settings_record
 from calipers_study.splits import Split, paper_splits
-from calipers_study.store import Store, circumstances
+from calipers_study.store import ResultStore, circumstances
 from calipers_study.translation import fields_of, program_of, training_of
 
 _TRIALS_PER_BANK = 4  # on a CPU: enough to fill the lanes when failed networks are trained again
@@ -45,7 +45,7 @@ def train_job(
     job: Job,
     data: Dataset,
     table: Table,
-    store: Store,
+    store: ResultStore,
     n_jobs: int | None,
     trials_per_bank: int | None,
     report: Callable[[int], None],

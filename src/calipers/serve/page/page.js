@@ -11,7 +11,7 @@ const POINTS = 241; // of a density
 
 const get = (id) => document.getElementById(id);
 const state = { models: [], limits: null, model: null, row: {}, coverage: null, prediction: null, sweep: null };
-const lacking = new Set(); // inputs that have no value yet
+const empty = new Set(); // inputs that have no value yet
 const controls = new Map();
 const predicting = new Latest(showBusy);
 const sweeping = new Latest(showBusy);
@@ -81,7 +81,7 @@ function buildSweep(inputs) {
 }
 
 function reset() {
-  lacking.clear();
+  empty.clear();
   state.row = Object.fromEntries(state.inputs.map((column) => [column.name, typical(column)]));
   for (const column of state.inputs) controls.get(column.name).set(state.row[column.name]);
   update();
@@ -107,31 +107,31 @@ function setCoverage(value, typed = false) {
 
 // Takes the user's choice; undefined if a field is empty.
 function change(name, value) {
-  if (value === undefined) lacking.add(name);
+  if (value === undefined) empty.add(name);
   else {
-    lacking.delete(name);
+    empty.delete(name);
     state.row[name] = value;
   }
   update(name);
 }
 
-// While a value is lacking, the prediction shown belongs to an earlier choice and must not look
+// While a field is empty, the prediction shown belongs to an earlier choice and must not look
 // current.
 function showLacking() {
-  const names = [...lacking].join(", ");
-  const text = `${names} ${lacking.size > 1 ? "have" : "has"} no value.`;
-  get("main").classList.toggle("stale", lacking.size > 0);
-  get("mini").classList.toggle("stale", lacking.size > 0);
-  get("lacking").hidden = lacking.size === 0;
-  get("lacking").textContent = lacking.size ? `${text} The prediction shown is an earlier one.` : "";
-  if (lacking.size) get("mini-interval").textContent = text;
+  const names = [...empty].join(", ");
+  const text = `${names} ${empty.size > 1 ? "have" : "has"} no value.`;
+  get("main").classList.toggle("stale", empty.size > 0);
+  get("mini").classList.toggle("stale", empty.size > 0);
+  get("empty").hidden = empty.size === 0;
+  get("empty").textContent = empty.size ? `${text} The prediction shown is an earlier one.` : "";
+  if (empty.size) get("mini-interval").textContent = text;
 }
 
 // Requests what depends on the changed input: a sweep along an input changes with it only if its
 // value is outside the range of the chart.
 function update(changed = null) {
   showLacking();
-  if (lacking.size) {
+  if (empty.size) {
     predicting.cancel();
     sweeping.cancel();
     state.sweep = null; // the cancelled request is made again later
@@ -145,7 +145,7 @@ function update(changed = null) {
 
 const path = () => `/v1/models/${encodeURIComponent(state.model.name)}/predict`;
 
-function question(rows, more = {}) {
+function requestBody(rows, more = {}) {
   const coverage = state.coverage === null ? {} : { coverage: [state.coverage] };
   return { rows, ...coverage, record: false, ...more };
 }
@@ -153,18 +153,18 @@ function question(rows, more = {}) {
 async function guarded(work) {
   try {
     await work();
-    get("trouble").hidden = true;
+    get("error").hidden = true;
   } catch (error) {
     if (!(error instanceof Refusal)) throw error;
-    get("trouble").textContent = error.message;
-    get("trouble").hidden = false;
+    get("error").textContent = error.message;
+    get("error").hidden = false;
   }
 }
 
 const fetchPrediction = (signal) =>
   guarded(async () => {
     const more = state.model.any_coverage ? { members: true, density: POINTS } : {};
-    const { predictions } = await post(path(), question([state.row], more), signal);
+    const { predictions } = await post(path(), requestBody([state.row], more), signal);
     state.prediction = predictions[0];
     showPrediction();
   });
@@ -174,7 +174,7 @@ const fetchSweep = (signal) =>
     const column = state.inputs.find(({ name }) => name === get("sweep-input").value);
     const values = sweepValues(column, state.row[column.name], get("sweep").clientWidth);
     const rows = values.map((value) => ({ ...state.row, [column.name]: value }));
-    const { predictions } = await post(path(), question(rows), signal);
+    const { predictions } = await post(path(), requestBody(rows), signal);
     state.sweep = { column, values, predictions };
     showSweep();
   });
@@ -242,7 +242,7 @@ function showSweep() {
 
 // Dragging along the chart moves the input.
 function drag(event) {
-  if (!state.sweep || lacking.size || (event.type === "pointermove" && !event.buttons)) return;
+  if (!state.sweep || empty.size || (event.type === "pointermove" && !event.buttons)) return;
   const { name } = state.sweep.column;
   const value = valueAt(state.sweep, state.placeAt(event));
   controls.get(name).set(value);
