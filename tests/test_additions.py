@@ -7,6 +7,7 @@ from typing import ClassVar
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from sklearn.base import clone
 from typer.testing import CliRunner
 
 from calipers import IntervalRegressor, losses
@@ -29,16 +30,18 @@ SMALL = {"network": MLP(hidden_layers=(8,), frequencies=0), "epochs": 150, "rand
 
 
 class Laplace(Head):
-    """A median and a scale."""
+    """A scale, which is a product of three factors, and a median."""
 
-    name = "laplace"
-    size = 2
+    name = around_point = "laplace"
+    size = 4
     fields = ("median", "scale")
     split_normal = ("median", "scale", "scale")
     lengths = ("scale",)
+    locations = (3,)
+    point_at = 3
 
     def parameters(self, raw):
-        return raw[..., 0], jnp.exp(raw[..., 1])
+        return raw[..., 3], jnp.exp(raw[..., 0] + raw[..., 1] + raw[..., 2])
 
     def interval(self, *parameters, coverage):
         median, scale = parameters
@@ -46,7 +49,7 @@ class Laplace(Head):
         return median - reach, median, median + reach
 
     def onnx(self, graph, *raw):
-        return [raw[0], graph("Exp", raw[1])]
+        return [raw[3], graph("Exp", raw[0] + raw[1] + raw[2])]
 
 
 @pytest.fixture
@@ -88,6 +91,17 @@ def test_a_loss_and_a_head(laplace, data, tmp_path):
     session = runtime.InferenceSession(model.to_onnx(tmp_path / "model.onnx"))
     (found,) = session.run(["lower"], {"X": data[0]})
     np.testing.assert_allclose(found, lower, rtol=1e-5, atol=1e-5)
+
+
+def test_a_head_located_at_its_last_output_is_saved(laplace, data, tmp_path):
+    model = IntervalRegressor(loss=laplace(), n_networks=4, cv=2, **SMALL)
+    points = IntervalRegressor(loss="mse", n_networks=4, cv=2, **SMALL).fit(*data)
+    upgraded = clone(model).upgrade(points, *data)
+    over_trees = model.set_params(network=MLP(hidden_layers=(8,), frequencies=2, trees=35))
+    for number, fitted in enumerate((upgraded, over_trees.fit(*data))):
+        fitted.save(tmp_path / str(number))
+        again = IntervalRegressor.load(tmp_path / str(number))
+        assert np.array_equal(again.predict_interval(data[0]), fitted.predict_interval(data[0]))
 
 
 def test_an_aggregation(data, tmp_path, monkeypatch):

@@ -108,6 +108,8 @@ FORGED = {
         put("ensemble", "program", "network", "columns", [0, 3]),
         "columns must be below 3",
     ),
+    "outputs": ("default", put(*NETWORK, "skip", [0, 3]), "network must be of outputs below 3"),
+    "point of no output": ("upgraded", put(*NETWORK, "point_at", 3), "of outputs below 3"),
     "no column": ("default", put("inputs", "columns", []), "inputs.columns must be a list"),
     "unknown parameter": ("default", put("parameters", "spam", 1), "without 'spam'"),
     "parameter": ("default", put("parameters", "coverage", "all"), "coverage"),
