@@ -4,6 +4,7 @@ import json
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -18,7 +19,7 @@ from calipers.cli import app
 from calipers.distributions import SplitNormal, SplitNormalMixture
 from calipers.heads import HEADS, Head
 from calipers.importance import Dependence
-from calipers.networks import MLP
+from calipers.networks import ACTIVATIONS, MLP, Activation
 from calipers.objectives import LOSSES, Objective
 from calipers.prediction import Forward, Prediction, Query
 from calipers.preprocessing import _column
@@ -102,6 +103,31 @@ def test_a_head_located_at_its_last_output_is_saved(laplace, data, tmp_path):
         fitted.save(tmp_path / str(number))
         again = IntervalRegressor.load(tmp_path / str(number))
         assert np.array_equal(again.predict_interval(data[0]), fitted.predict_interval(data[0]))
+
+
+@pytest.mark.parametrize("complete", [True, False])
+def test_an_activation(complete, data, tmp_path, monkeypatch):
+    def hard_tanh(x, _):
+        return np.clip(x, -1, 1, out=x)
+
+    forms = (lambda graph, x: graph("Clip", x, -1.0, 1.0), hard_tanh) if complete else ()
+    monkeypatch.setitem(ACTIVATIONS, "hard tanh", Activation(jax.nn.hard_tanh, *forms))
+    network = MLP(hidden_layers=(8,), activation="hard tanh", frequencies=0)
+    model = IntervalRegressor(n_networks=4, cv=2, **SMALL | {"network": network}).fit(*data)
+    bounds = model.predict_interval(data[0])
+    if complete:
+        monkeypatch.setitem(ACTIVATIONS, "hard tanh", Activation(jax.nn.hard_tanh, forms[0]))
+    model.save(tmp_path / "model")
+    again = IntervalRegressor.load(tmp_path / "model")
+    np.testing.assert_allclose(again.predict_interval(data[0]), bounds, rtol=1e-5, atol=1e-5)
+    runtime = pytest.importorskip("onnxruntime")
+    if not complete:
+        with pytest.raises(ValueError, match="the activation 'hard tanh' has no ONNX form"):
+            model.to_onnx(tmp_path / "model.onnx")
+        return
+    session = runtime.InferenceSession(model.to_onnx(tmp_path / "model.onnx"))
+    (lower,) = session.run(["lower"], {"X": data[0]})
+    np.testing.assert_allclose(lower, bounds[:, 0], rtol=1e-5, atol=1e-5)
 
 
 def test_an_aggregation(data, tmp_path, monkeypatch):
