@@ -407,12 +407,14 @@ def test_a_new_number_for_each_row_is_a_field_and_a_flag(data, monkeypatch):
     monkeypatch.setattr(_schemas, "_QUERY_FIELDS", {*_schemas._QUERY_FIELDS, "median"})
     request = WiderRequest(rows=data[0][:3].tolist(), median=True, coverage=0.9)
     served = Served("model", model)
-    piece = Piece(_bodies.columns_of(request.rows, served), 3, request.to_query())
+    piece = Piece(_bodies.row_columns(request.rows, served), 3, request.to_query())
     [answer] = served.predict([piece])
     (of_row, *_) = json.loads(_responses.as_json(served, answer, 9, None))["predictions"]
     assert WiderSchema(**of_row).median == pytest.approx(found.median[0], rel=1e-6)
     assert set(of_row) == {"point", "intervals", "median", "outside"}
-    text = _responses.write_frame(_responses.as_frame(served, answer), _bodies.CSV).decode()
+    text = _responses.write_frame(
+        _responses.predictions_frame(served, answer), _bodies.CSV
+    ).decode()
     header, first, *_ = text.splitlines()  # of the file that the page offers
     assert header == "prediction,lower_0.9,upper_0.9,median,outside"
     assert float(first.split(",")[3]) == pytest.approx(found.median[0], rel=1e-6)

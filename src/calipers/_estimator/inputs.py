@@ -28,7 +28,7 @@ from calipers.preprocessing import (
     is_frame,
     numeric_code_columns,
     pick_numbers,
-    refuse,
+    refuse_unread,
 )
 
 if TYPE_CHECKING:
@@ -51,7 +51,9 @@ class Inputs:
     # trees grown with the networks, likewise; at most one of the two is present
     forest: Forest | None = None
 
-    def read(self, estimator: "Model", X: ArrayLike, on_unread: OnUnread = refuse) -> FloatArray:
+    def read(
+        self, estimator: "Model", X: ArrayLike, on_unread: OnUnread = refuse_unread
+    ) -> FloatArray:
         """Inputs as finite numbers; ``estimator`` has the column names and is named in errors."""
         if self.encoder is None:
             numbers = _as_numbers(estimator, X)
@@ -93,7 +95,7 @@ class Inputs:
         return found._replace(numbers=self._with_points(X, found.numbers, estimator.n_jobs))
 
     def read_and_check(
-        self, estimator: "Model", X: ArrayLike, on_unread: OnUnread = refuse
+        self, estimator: "Model", X: ArrayLike, on_unread: OnUnread = refuse_unread
     ) -> tuple[FloatArray, BoolArray]:
         """Inputs as finite numbers, and the mask of values not seen in training, by column.
 

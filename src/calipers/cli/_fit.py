@@ -11,7 +11,7 @@ import typer
 from calipers._text import counted
 from calipers.cli import _options as common
 from calipers.cli._help import with_options
-from calipers.cli._printing import describe_support, finite, for_terminal, print_json
+from calipers.cli._printing import describe_support, for_terminal, print_json, with_nulls
 from calipers.cli._settings_file import BoundsOption, make_model
 from calipers.tables import RowSource, TextFormat, find_files
 
@@ -146,7 +146,7 @@ class FitOptions(NamedTuple):
 
         source = {"files": files, "rows": rows, "target": target, "target_kind": kind}
         source |= {"groups": self.groups, "time_column": self.time_column}
-        model.about_ |= {"evaluation": finite(evaluation), "source": source}
+        model.about_ |= {"evaluation": with_nulls(evaluation), "source": source}
         model.target_ = replace(model.target_, note=how_written(kind or ""))
 
 

@@ -72,7 +72,7 @@ from calipers.preprocessing._unread import (
     OnUnread as OnUnread,
     UnreadCells as UnreadCells,
     accept as accept,
-    refuse as refuse,
+    refuse_unread as refuse_unread,
     warn_unread as warn_unread,
 )
 from calipers.preprocessing._words import with_words as with_words, word_pattern as word_pattern
