@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from calipers._checks import MAX_TARGET
+from calipers._checks import COVERAGES, MAX_TARGET
 from calipers._schema import (
     Check,
     anything,
@@ -96,7 +96,7 @@ def check_ensemble(document: Any) -> None:
     )
     record(
         {
-            "coverage": number(1e-9, 1 - 1e-9),
+            "coverage": number(*COVERAGES),
             "aggregation": one_of(*AGGREGATIONS),
             "calibrations": list_of(one_of(*CALIBRATIONS), most=100),
             "row_weight": lambda value, place: (
@@ -236,7 +236,7 @@ ABOUT = record(
         ),
         "watched": record(
             {"files": list_of(text), "rows": _COUNT, "alarm_at": optional(_COUNT)}
-            | {"coverage": number(1e-9, 1 - 1e-9), "counted": _COUNT, "covered": _COUNT}
+            | {"coverage": number(*COVERAGES), "counted": _COUNT, "covered": _COUNT}
             | {"recent": text},
             {"out": optional(text), "bytes": _COUNT, "place": _COUNT, "mark": text},
         ),

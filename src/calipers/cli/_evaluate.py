@@ -27,7 +27,7 @@ def evaluate_command(
 
     The rows must not be those that the model was fitted on, or the measures are too optimistic.
     """
-    common.check_coverage(coverage)
+    common.check_fractions("--coverage", coverage)
     from calipers.cli import _measures as measuring
     from calipers.cli._holdout import cautions
     from calipers.multitarget import MultiTargetRegressor

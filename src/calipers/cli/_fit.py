@@ -157,7 +157,7 @@ def fit_command(options: FitOptions) -> None:
     The evaluation is on held-out rows. A minimal call is: calipers fit flats.csv --target price
     --out model
     """
-    common.check_coverage(options.coverage)
+    common.check_fractions("--coverage", options.coverage)
     kinds = common.parse_kinds(options.types)
     if options.more_rows and len(options.target) > 1:
         raise typer.BadParameter("--more-rows works for one target only")

@@ -135,20 +135,23 @@ def parse_fractions(text: str | None, option: str) -> list[float] | None:
     try:
         values = [float(part) for part in text.split(",")]
     except ValueError:
-        values = []
-    if not values or not all(0 < value < 1 for value in values):
         raise typer.BadParameter(
             f"{option} takes numbers between 0 and 1, such as 0.5,0.9; got {text!r}"
-        )
+        ) from None
+    check_fractions(option, *values)
     return list(dict.fromkeys(values))
 
 
-def check_coverage(coverage: float | None) -> None:
-    """Refuse a coverage that is not a probability, or too close to 0 or 1 for any model."""
-    if coverage is not None and not 1e-9 <= coverage <= 1 - 1e-9:
-        raise typer.BadParameter(
-            f"--coverage must be between 0 and 1, such as 0.95; got {coverage:.12g}"
-        )
+def check_fractions(option: str, *values: float | None) -> None:
+    """Refuse numbers that are not between 0 and 1, or too close to them for any model."""
+    from calipers._checks import COVERAGES
+
+    low, high = COVERAGES
+    for value in values:
+        if value is not None and not low <= value <= high:
+            raise typer.BadParameter(
+                f"{option} must be between 0 and 1, such as 0.95; got {value:.12g}"
+            )
 
 
 def print_left_out(count: int) -> None:

@@ -72,7 +72,7 @@ def tune_command(options: TuneOptions) -> None:
     at any time: when run again, it continues where it stopped.
     """
     data, target, out, bounds = options.data, options.target, options.out, options.bounds
-    common.check_coverage(options.coverage)
+    common.check_fractions("--coverage", options.coverage)
     check_place(out, "settings.toml")
     form = common.make_form(options.delimiter, options.encoding)
     kinds = common.parse_kinds(options.types)

@@ -49,7 +49,7 @@ def watch_command(
     of training. The adapted model is saved in its folder after every block. After a kill, or when
     the file has grown, the same command continues where it stopped.
     """
-    common.check_coverage(coverage)
+    common.check_fractions("--coverage", coverage)
     if delay > block:
         raise typer.BadParameter(
             f"--delay {delay} exceeds --block {block}: blocks should be many times as long"
