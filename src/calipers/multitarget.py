@@ -28,7 +28,6 @@ from sklearn.utils.validation import check_is_fitted
 
 from calipers import storage
 from calipers._checks import FloatArray
-from calipers._estimator.column_names import refuse_same_names
 from calipers._estimator.joint_fits import run_fits
 from calipers._estimator.large import fit_steps
 from calipers._estimator.row_labels import checked_target
@@ -43,7 +42,7 @@ from calipers._serialization.models import (
 )
 from calipers.crossfit import OutOfFold
 from calipers.prediction import Prediction, Query, checked_levels
-from calipers.preprocessing import Column, OnUnread, accept
+from calipers.preprocessing import Column, OnUnread, accept, refuse_same_names
 from calipers.regressor import IntervalRegressor
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import check_X_y, validate_data
 
 from calipers._checks import BoolArray, FloatArray, refuse_masked, warn
-from calipers._estimator.column_names import by_position, column_names, refuse_same_names
+from calipers._estimator.column_names import by_position, column_names
 from calipers._estimator.row_labels import check_size, readable_target
 from calipers._estimator.wrapped import Regressor, points_of
 from calipers._schema import anything, list_of, one_of
@@ -28,6 +28,7 @@ from calipers.preprocessing import (
     is_frame,
     numeric_code_columns,
     pick_numbers,
+    refuse_same_names,
     refuse_unread,
 )
 

@@ -20,6 +20,8 @@ from calipers.preprocessing._column import (
     describe_numbers as describe_numbers,
     holds_more_than_numbers as holds_more_than_numbers,
     is_frame as is_frame,
+    refuse_same_names as refuse_same_names,
+    wrong_width as wrong_width,
 )
 from calipers.preprocessing._document import check_column as check_column
 from calipers.preprocessing._encoder import TableEncoder
