@@ -8,6 +8,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from tests.campaigns._models import new_models, old_models
+from tests.campaigns._tally import FOLDERS
+from tests.campaigns.forged_folders import mutants, old_mutants, outcome, reseal
 from typer.testing import CliRunner
 
 from calipers import load
@@ -15,10 +18,6 @@ from calipers.cli import app
 from calipers.networks import DenseFactory
 from calipers.prediction import Query
 from calipers.storage import ModelFileError, read_model
-
-from .campaigns._models import new_models, old_models
-from .campaigns._tally import FOLDERS
-from .campaigns.forged_folders import mutants, old_mutants, outcome, reseal
 
 
 def put(*path_and_value):
