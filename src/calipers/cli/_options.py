@@ -3,7 +3,7 @@
 Tables are read by ``_labelled``, which this module does not import, so that help appears at once.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
@@ -15,6 +15,9 @@ from calipers.tables import TextFormat, format_names
 
 if TYPE_CHECKING:
     from calipers.cli._labelled import Labelled
+    from calipers.multitarget import MultiTargetRegressor
+    from calipers.regressor import IntervalRegressor
+    from calipers.tables import RowSource
 
 ModelFolder = Annotated[str, typer.Argument(help="Folder of a saved model.")]
 Files = Annotated[
@@ -198,23 +201,33 @@ class RowOptions(NamedTuple):
         """The format of text files."""
         return make_form(self.delimiter, self.encoding)
 
-    def load(self, folder: str, *, several: bool = False) -> Any:
-        """Load a model; of a multi-target one only ``--target``, unless ``several`` allows all."""
-        from calipers.cli._labelled import load_any
+    def load(self, folder: str) -> "IntervalRegressor":
+        """Load a model of one target; of a multi-target one that of ``--target``."""
         from calipers.multitarget import MultiTargetRegressor
 
+        fitted = self.load_any(folder)
+        if isinstance(fitted, MultiTargetRegressor):
+            raise _no_target(folder, fitted.target_names_)
+        return fitted
+
+    def load_any(self, folder: str) -> "IntervalRegressor | MultiTargetRegressor":
+        """Load a model; of a multi-target one only ``--target``, if it is given."""
+        from calipers.cli._labelled import load_any
+        from calipers.multitarget import models_of
+
         fitted = load_any(folder, self.n_jobs)
-        if not isinstance(fitted, MultiTargetRegressor) or (several and self.target is None):
+        models = {single.target_.name: single for single in models_of(fitted)}
+        if self.target is None or len(models) == 1:
             return fitted
-        models = {single.target_.name: single for single in fitted.models_}
         if self.target not in models:
-            raise typer.BadParameter(
-                f"{folder} predicts {', '.join(models)}: choose one with --target"
-            )
+            raise _no_target(folder, models)
         return models[self.target]
 
     def read(
-        self, model: Any, data: Sequence[str], reader: Callable[..., Any] | None = None
+        self,
+        model: "IntervalRegressor | MultiTargetRegressor",
+        data: Sequence[str],
+        reader: Callable[..., tuple[list[str], "RowSource"]] | None = None,
     ) -> tuple[list[str], "Labelled"]:
         """Return the names of the files, and their rows that have the targets of the model."""
         from calipers.cli import _labelled as labelled
@@ -231,3 +244,7 @@ class RowOptions(NamedTuple):
                 kinds.setdefault(source["target"], source.get("target_kind"))
         files, table = (reader or labelled.read_files)(data, self.form)
         return files, labelled.take_targets(table, names, kinds, self.missing_target)
+
+
+def _no_target(folder: str, names: Iterable[str]) -> typer.BadParameter:
+    return typer.BadParameter(f"{folder} predicts {', '.join(names)}: choose one with --target")

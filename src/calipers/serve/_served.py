@@ -55,7 +55,7 @@ class ServedPrediction:
     def __len__(self) -> int:
         return len(self.outside)
 
-    def __getitem__(self, rows: Any) -> "ServedPrediction":
+    def __getitem__(self, rows: slice) -> "ServedPrediction":
         bounds = None if self.bounds is None else self.bounds[rows]
         inputs = None if self.inputs is None else self.inputs[rows]
         version = np.broadcast_to(self.version, len(self))[rows]
