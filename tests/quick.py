@@ -13,7 +13,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 CORE = (
     "tests/test_architecture.py",
-    "tests/test_models_of_0_1.py",
+    "tests/serialization/test_models_of_0_1.py",
     "tests/test_aggregation.py",
     "tests/test_losses.py",
     "tests/test_metrics.py",

@@ -4,9 +4,11 @@ import json
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from sklearn.base import clone
 from typer.testing import CliRunner
 
 from calipers import IntervalRegressor, losses
@@ -17,7 +19,7 @@ from calipers.cli import app
 from calipers.distributions import SplitNormal, SplitNormalMixture
 from calipers.heads import HEADS, Head
 from calipers.importance import Dependence
-from calipers.networks import MLP
+from calipers.networks import ACTIVATIONS, MLP, Activation
 from calipers.objectives import LOSSES, Objective
 from calipers.prediction import Forward, Prediction, Query
 from calipers.preprocessing import _column
@@ -29,16 +31,18 @@ SMALL = {"network": MLP(hidden_layers=(8,), frequencies=0), "epochs": 150, "rand
 
 
 class Laplace(Head):
-    """A median and a scale."""
+    """A scale, which is a product of three factors, and a median."""
 
-    name = "laplace"
-    size = 2
+    name = around_point = "laplace"
+    size = 4
     fields = ("median", "scale")
     split_normal = ("median", "scale", "scale")
     lengths = ("scale",)
+    locations = (3,)
+    point_at = 3
 
     def parameters(self, raw):
-        return raw[..., 0], jnp.exp(raw[..., 1])
+        return raw[..., 3], jnp.exp(raw[..., 0] + raw[..., 1] + raw[..., 2])
 
     def interval(self, *parameters, coverage):
         median, scale = parameters
@@ -46,7 +50,7 @@ class Laplace(Head):
         return median - reach, median, median + reach
 
     def onnx(self, graph, *raw):
-        return [raw[0], graph("Exp", raw[1])]
+        return [raw[3], graph("Exp", raw[0] + raw[1] + raw[2])]
 
 
 @pytest.fixture
@@ -88,6 +92,42 @@ def test_a_loss_and_a_head(laplace, data, tmp_path):
     session = runtime.InferenceSession(model.to_onnx(tmp_path / "model.onnx"))
     (found,) = session.run(["lower"], {"X": data[0]})
     np.testing.assert_allclose(found, lower, rtol=1e-5, atol=1e-5)
+
+
+def test_a_head_located_at_its_last_output_is_saved(laplace, data, tmp_path):
+    model = IntervalRegressor(loss=laplace(), n_networks=4, cv=2, **SMALL)
+    points = IntervalRegressor(loss="mse", n_networks=4, cv=2, **SMALL).fit(*data)
+    upgraded = clone(model).upgrade(points, *data)
+    over_trees = model.set_params(network=MLP(hidden_layers=(8,), frequencies=2, trees=35))
+    for number, fitted in enumerate((upgraded, over_trees.fit(*data))):
+        fitted.save(tmp_path / str(number))
+        again = IntervalRegressor.load(tmp_path / str(number))
+        assert np.array_equal(again.predict_interval(data[0]), fitted.predict_interval(data[0]))
+
+
+@pytest.mark.parametrize("complete", [True, False])
+def test_an_activation(complete, data, tmp_path, monkeypatch):
+    def hard_tanh(x, _):
+        return np.clip(x, -1, 1, out=x)
+
+    forms = (lambda graph, x: graph("Clip", x, -1.0, 1.0), hard_tanh) if complete else ()
+    monkeypatch.setitem(ACTIVATIONS, "hard tanh", Activation(jax.nn.hard_tanh, *forms))
+    network = MLP(hidden_layers=(8,), activation="hard tanh", frequencies=0)
+    model = IntervalRegressor(n_networks=4, cv=2, **SMALL | {"network": network}).fit(*data)
+    bounds = model.predict_interval(data[0])
+    if complete:
+        monkeypatch.setitem(ACTIVATIONS, "hard tanh", Activation(jax.nn.hard_tanh, forms[0]))
+    model.save(tmp_path / "model")
+    again = IntervalRegressor.load(tmp_path / "model")
+    np.testing.assert_allclose(again.predict_interval(data[0]), bounds, rtol=1e-5, atol=1e-5)
+    runtime = pytest.importorskip("onnxruntime")
+    if not complete:
+        with pytest.raises(ValueError, match="the activation 'hard tanh' has no ONNX form"):
+            model.to_onnx(tmp_path / "model.onnx")
+        return
+    session = runtime.InferenceSession(model.to_onnx(tmp_path / "model.onnx"))
+    (lower,) = session.run(["lower"], {"X": data[0]})
+    np.testing.assert_allclose(lower, bounds[:, 0], rtol=1e-5, atol=1e-5)
 
 
 def test_an_aggregation(data, tmp_path, monkeypatch):
@@ -367,12 +407,14 @@ def test_a_new_number_for_each_row_is_a_field_and_a_flag(data, monkeypatch):
     monkeypatch.setattr(_schemas, "_QUERY_FIELDS", {*_schemas._QUERY_FIELDS, "median"})
     request = WiderRequest(rows=data[0][:3].tolist(), median=True, coverage=0.9)
     served = Served("model", model)
-    piece = Piece(_bodies.columns_of(request.rows, served), 3, request.to_query())
+    piece = Piece(_bodies.row_columns(request.rows, served), 3, request.to_query())
     [answer] = served.predict([piece])
     (of_row, *_) = json.loads(_responses.as_json(served, answer, 9, None))["predictions"]
     assert WiderSchema(**of_row).median == pytest.approx(found.median[0], rel=1e-6)
     assert set(of_row) == {"point", "intervals", "median", "outside"}
-    text = _responses.write_frame(_responses.as_frame(served, answer), _bodies.CSV).decode()
+    text = _responses.write_frame(
+        _responses.predictions_frame(served, answer), _bodies.CSV
+    ).decode()
     header, first, *_ = text.splitlines()  # of the file that the page offers
     assert header == "prediction,lower_0.9,upper_0.9,median,outside"
     assert float(first.split(",")[3]) == pytest.approx(found.median[0], rel=1e-6)

@@ -121,6 +121,30 @@ def test_no_two_classes_or_type_aliases_share_a_name():
     assert not shared
 
 
+def functions(path):
+    """Names of the functions of a module that do not look private."""
+    tree = ast.parse(path.read_text("utf-8"))
+    nodes = (n for n in tree.body if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef))
+    return (node.name for node in nodes if not node.name.startswith("_"))
+
+
+def test_a_function_that_modules_share_has_a_name_of_its_own():
+    """Within its package, and anywhere if it is handed to other packages."""
+    places, handed = defaultdict(list), set()
+    for path in FILES:
+        package, *rest = path.relative_to(SOURCE / "calipers").parts
+        for name in functions(path):
+            places[name].append((package, path.name))
+            handed |= {name} if package.startswith("_") and not rest else set()
+        if path.name == "__init__.py":
+            handed |= set(re.findall(r"\b(\w+) as \1\b", path.read_text("utf-8")))
+    for name, where in places.items():
+        # Formulas of each family of distributions have the names of the methods that use them.
+        packages = [package for package, _ in where if package != "distributions"]
+        assert len(packages) == len(set(packages)), (name, where)
+        assert name not in handed or len(packages) <= 1, (name, where)
+
+
 def test_the_reference_says_what_is_public():
     pages = (SOURCE.parent / "docs/reference.md").read_text("utf-8")
     modules = re.findall(r"(?m)^   (calipers\.\w+)$", pages)

@@ -14,7 +14,7 @@ from calipers._estimator import joint_fits, trials
 from calipers.cli import app
 from calipers.cli._measures import measure_targets
 from calipers.multitarget import MultiTargetRegressor
-from calipers.networks import MLP
+from calipers.networks import MLP, DenseFactory
 from calipers.optimizers import Adam
 from calipers.prediction import Query
 from calipers.storage import ModelFileError, read_model, write_model
@@ -204,6 +204,35 @@ def test_a_folder_holds_them_all(model, tmp_path):
     assert (load(tmp_path / "one").predict(X_TEST) == model.predict(X_TEST)[:, 0]).all()
     with pytest.raises(ModelFileError, match="not of MultiTargetRegressor"):
         MultiTargetRegressor.load(tmp_path / "one")
+
+
+def small_network(in_size, out_size, *, key):
+    return DenseFactory((4,))(in_size, out_size, key=key)
+
+
+def even(rows):
+    return np.ones(len(rows))
+
+
+def test_a_folder_of_models_with_code_is_loaded_with_it_and_inspected_without(tmp_path):
+    own = IntervalRegressor(**TINY | {"network": small_network, "n_networks": 2})
+    model = MultiTargetRegressor(own).fit(X, Y)
+    model.models_[1].conformalize(X_TEST[:200], Y_TEST["weight"][:200], row_weight=even)
+    folder = tmp_path / "model"
+    model.save(folder)
+    with pytest.raises(ModelFileError, match=r"load\(..., network=...\)"):
+        MultiTargetRegressor.load(folder)
+    with pytest.raises(ModelFileError, match=r"load\(..., row_weight=...\)"):
+        MultiTargetRegressor.load(folder, network=small_network)
+    again = MultiTargetRegressor.load(folder, network=small_network, row_weight=even)
+    assert (again.predict_interval(X_TEST) == model.predict_interval(X_TEST)).all()
+    shown = CliRunner().invoke(app, ["inspect", str(folder)])
+    assert shown.exit_code == 0
+    assert "predicts weight from 2 of 2 inputs" in shown.output
+    document, arrays = read_model(folder)
+    del document["targets"][1]["inputs"]["about"]
+    write_model(folder, document, arrays)
+    assert CliRunner().invoke(app, ["inspect", str(folder)]).exit_code == 4
 
 
 def _descending(document, arrays):

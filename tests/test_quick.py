@@ -16,6 +16,8 @@ PAGE = "tests/test_docs.py::test_page_does_what_it_says"
         ("src/calipers/regressor.py", {"tests/test_regressor.py"}),
         ("src/calipers/bank/_cache.py", {"tests/bank/test_cache.py"}),
         ("src/calipers/bank/_clock.py", {"tests/bank"}),
+        ("src/calipers/_serialization/models.py", {"tests/serialization"}),
+        ("src/calipers/storage.py", {"tests/test_storage.py"}),
         ("src/calipers/_estimator/inputs.py", {"tests/test_inputs.py"}),
         ("src/calipers/metrics/_scorers.py", {"tests/test_scorers.py"}),
         ("src/calipers/metrics/_chance.py", {"tests/test_metrics.py"}),

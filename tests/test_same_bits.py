@@ -1,6 +1,7 @@
 """A row's prediction has the same bits alone, in a small batch and in a large one.
 
-That it has them in models of every kind is tested in ``test_forged.py``, which has such models.
+That it has them in models of every kind is tested in ``serialization/test_forged.py``, which has
+such models.
 """
 
 from dataclasses import replace

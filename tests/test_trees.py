@@ -177,7 +177,7 @@ def test_the_weighted_sum_is_better_than_its_parts(monkeypatch):
 
 
 def test_the_largest_number_of_trees_can_be_stored():
-    most = MLP._parameter_constraints["trees"][0].right
+    most = MLP()._parameter_constraints["trees"][0].right
     for parts in range(_PARTS, _MAX_PARTS + 1):
         at_once = _KINDS * parts
         assert -(-most // at_once) * at_once <= MAX_TREES

@@ -33,6 +33,9 @@ Array: TypeAlias = Any
 MAX_TARGET = 1e150
 """Largest absolute target: its square is still finite."""
 
+COVERAGES = (1e-9, 1 - 1e-9)
+"""Smallest and largest coverage of a model."""
+
 _MAX_FLOAT = float(np.finfo(np.float64).max)
 
 

@@ -5,6 +5,7 @@ from typing import Any
 
 from sklearn.utils._param_validation import HasMethods, Interval as Within, StrOptions
 
+from calipers._checks import COVERAGES
 from calipers.aggregation import AGGREGATIONS
 from calipers.calibration import CALIBRATIONS
 from calipers.networks import MLP, NETWORKS
@@ -45,7 +46,7 @@ _JOBS = ((-1024, -1), (1, 1024))
 def constraints() -> dict[str, list[Any]]:
     """Return scikit-learn's constraints of each parameter, from the current registries."""
     return {
-        "coverage": [_Coverage(Real, 1e-9, 1 - 1e-9, closed="both")],
+        "coverage": [_Coverage(Real, *COVERAGES, closed="both")],
         "loss": [StrOptions(set(LOSSES)), Objective],
         "network": [StrOptions(set(NETWORKS)), MLP, callable],
         "optimizer": [StrOptions(set(OPTIMIZERS)), Adam],

@@ -14,7 +14,7 @@ from calipers._checks import FloatArray
 from calipers._estimator.row_labels import checked_target
 from calipers._progress import progress
 from calipers.prediction import Prediction, Query
-from calipers.preprocessing import DataError, refuse
+from calipers.preprocessing import DataError, refuse_unread
 from calipers.regressor import IntervalRegressor
 
 _BLOCK = 2**14  # rows predicted at a time
@@ -144,7 +144,9 @@ def _predict_blocks(
             block_query = query if at is None else replace(query, at=at[rows])
             part = _safe_indexing(X, rows)
             try:
-                block, block_outside = model.query_and_check(part, block_query, on_unread=refuse)
+                block, block_outside = model.query_and_check(
+                    part, block_query, on_unread=refuse_unread
+                )
             except DataError as error:
                 row = None if error.row is None else error.row + start
                 raise DataError(error.problem, column=error.column, row=row) from None

@@ -1,6 +1,7 @@
 """Numbers, counts and columns in words, suggestions for mistyped names, and values as JSON."""
 
 import math
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any, TypeAlias
@@ -69,6 +70,16 @@ def did_you_mean(name: object, known: Iterable[object]) -> str:
     folded = {str(other).casefold(): str(other) for other in known}
     matches = get_close_matches(str(name).casefold(), folded, n=1)
     return f" (did you mean {folded[matches[0]]!r}?)" if matches else ""
+
+
+def same_names(what: str, names: Iterable[str]) -> str:
+    """Say which name is not the only one of its kind, or return an empty text if all are distinct.
+
+    >>> same_names("there is more than one column", ["size", "kind", "size"])
+    "there is more than one column 'size': give each its own name"
+    """
+    repeated = [name for name, count in Counter(names).items() if count > 1]
+    return f"{what} {repeated[0]!r}: give each its own name" if repeated else ""
 
 
 def plain(value: object, place: str = "value", other: Callable[[Any], JSON] | None = None) -> JSON:

@@ -1,7 +1,8 @@
 """An ensemble: a bank of networks as one predictive distribution.
 
-The estimator, the command line, the server, the report and the search all predict through
-``Ensemble.predict``; this module does not depend on them.
+The estimator, and with it the command line and the report, predicts through ``Ensemble.predict``;
+the server through ``predict_each``, which answers several requests at once; the search scores
+``members``. This module does not depend on them.
 """
 
 from collections.abc import Callable, Sequence

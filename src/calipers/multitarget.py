@@ -16,7 +16,7 @@ nominal if they and new rows are exchangeable, whatever the models.
 """
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self, cast
 
@@ -28,15 +28,21 @@ from sklearn.utils.validation import check_is_fitted
 
 from calipers import storage
 from calipers._checks import FloatArray
-from calipers._estimator.column_names import refuse_same_names
 from calipers._estimator.joint_fits import run_fits
 from calipers._estimator.large import fit_steps
 from calipers._estimator.row_labels import checked_target
 from calipers._schema import anything, array_of, arrays_under, list_of, record, refuse, within
-from calipers._serialization.models import model_from_dict, model_to_dict, stored_model
+from calipers._serialization.banks import Arrays, MissingCodeError
+from calipers._serialization.models import (
+    ABSENT,
+    check_model,
+    model_from_dict,
+    model_to_dict,
+    stored_model,
+)
 from calipers.crossfit import OutOfFold
 from calipers.prediction import Prediction, Query, checked_levels
-from calipers.preprocessing import Column, OnUnread, accept
+from calipers.preprocessing import Column, OnUnread, accept, refuse_same_names
 from calipers.regressor import IntervalRegressor
 
 if TYPE_CHECKING:
@@ -241,7 +247,7 @@ class MultiTargetRegressor(RegressorMixin, BaseEstimator):
         """Write the models to one folder, see ``IntervalRegressor.save``."""
         check_is_fitted(self, "models_")
         documents: list[Any] = []
-        arrays: dict[str, NDArray[Any]] = {}
+        arrays: Arrays = {}
         for i, model in enumerate(self.models_):
             document, model_arrays = model_to_dict(model)
             documents.append(document)
@@ -253,39 +259,33 @@ class MultiTargetRegressor(RegressorMixin, BaseEstimator):
         )
 
     @classmethod
-    def load(cls, folder: str | os.PathLike[str]) -> Self:
+    def load(
+        cls,
+        folder: str | os.PathLike[str],
+        *,
+        network: Callable[..., Any] | None = None,
+        row_weight: Callable[[FloatArray], FloatArray] | None = None,
+        points: object = None,
+    ) -> Self:
         """Load a model that ``save`` wrote.
+
+        Parameters
+        ----------
+        folder : path
+            The model folder.
+        network, row_weight, points : optional
+            As in ``IntervalRegressor.load``, for each target whose model has one.
 
         Raises
         ------
         calipers.storage.ModelFileError
             If the folder contains no model, another kind of model, or a damaged one.
         """
+        model = cls()
         with stored_model(folder, cls) as (document, arrays):
-            return cls()._from_document(document, arrays)
-
-    def _from_document(self, document: dict[str, Any], arrays: dict[str, Any]) -> Self:
-        record({"estimator": anything, "targets": list_of(anything, least=2)})(document, "document")
-        self.depths_ = None
-        if "depths" in arrays:
-            self.depths_ = array_of(arrays, "depths", "f", arrays["depths"].shape[:1])
-            within("depths", self.depths_, 0.0, 1.0)
-            if (np.diff(self.depths_) < 0).any():
-                refuse("array 'depths'", "in ascending order", "another")
-        self.models_ = [IntervalRegressor() for _ in document["targets"]]
-        for i, model in enumerate(self.models_):
-            model_from_dict(model, document["targets"][i], arrays_under(arrays, f"{i}."))
-        own = tuple(f"{i}." for i in range(len(self.models_)))
-        extra = sorted(name for name in arrays if name != "depths" and not name.startswith(own))
-        if extra:
-            refuse("the weights", "those of the targets", extra[0])
-        # Notes differ: a category may be target-encoded for one target, and not for another.
-        inputs = [tuple(replace(c, note="") for c in m.inputs_) for m in self.models_]
-        shared = {(own, m.coverage) for own, m in zip(inputs, self.models_, strict=True)}
-        if len(shared) > 1 or len(set(self.target_names_)) < len(self.models_):
-            refuse("targets", "different, of the same inputs and coverage", self.target_names_)
-        self.estimator = clone(self.models_[0])
-        return self
+            code = {"network": network, "row_weight": row_weight, "points": points}
+            _from_dict(model, document, arrays, **code)
+        return model
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
@@ -297,6 +297,54 @@ class MultiTargetRegressor(RegressorMixin, BaseEstimator):
 def models_of(model: IntervalRegressor | MultiTargetRegressor) -> list[IntervalRegressor]:
     """Return the model of each target; a model of one target is its own."""
     return model.models_ if isinstance(model, MultiTargetRegressor) else [model]
+
+
+def stored_targets(
+    document: Mapping[str, Any], arrays: Arrays
+) -> list[tuple[dict[str, Any], Arrays]]:
+    """Return the document and the arrays of each target's model in those of a folder."""
+    _DOCUMENT(document, "document")
+    return [(own, arrays_under(arrays, f"{i}.")) for i, own in enumerate(document["targets"])]
+
+
+_TARGET = record({"ensemble": record({"row_weight": anything}, rest=anything)}, rest=anything)
+_DOCUMENT = record({"estimator": anything, "targets": list_of(_TARGET, least=2)})
+
+
+def check_targets(document: Mapping[str, Any], arrays: Arrays) -> None:
+    """Validate as ``load`` does, as far as possible without the user's code."""
+    try:
+        _from_dict(MultiTargetRegressor(), document, arrays, points=ABSENT)
+    except MissingCodeError:  # of one target: the others are checked all the same
+        for stored in stored_targets(document, arrays):
+            check_model(IntervalRegressor(), *stored)
+
+
+def _from_dict(
+    model: MultiTargetRegressor, document: Mapping[str, Any], arrays: Arrays, **code: Any
+) -> None:
+    """Restore the state that ``save`` wrote in a newly constructed model."""
+    model.depths_ = None
+    if "depths" in arrays:
+        model.depths_ = array_of(arrays, "depths", "f", arrays["depths"].shape[:1])
+        within("depths", model.depths_, 0.0, 1.0)
+        if (np.diff(model.depths_) < 0).any():
+            refuse("array 'depths'", "in ascending order", "another")
+    model.models_ = []
+    for own, own_arrays in stored_targets(document, arrays):
+        weights = {} if own["ensemble"]["row_weight"] else {"row_weight": None}
+        model.models_.append(IntervalRegressor())
+        model_from_dict(model.models_[-1], own, own_arrays, **code | weights)
+    known = tuple(f"{i}." for i in range(len(model.models_)))
+    extra = sorted(name for name in arrays if name != "depths" and not name.startswith(known))
+    if extra:
+        refuse("the weights", "those of the targets", extra[0])
+    # Notes differ: a category may be target-encoded for one target, and not for another.
+    inputs = [tuple(replace(c, note="") for c in m.inputs_) for m in model.models_]
+    shared = {(own, m.coverage) for own, m in zip(inputs, model.models_, strict=True)}
+    if len(shared) > 1 or len(set(model.target_names_)) < len(model.models_):
+        refuse("targets", "different, of the same inputs and coverage", model.target_names_)
+    model.estimator = clone(model.models_[0])
 
 
 def _targets(y: Any) -> list[Any]:

@@ -24,7 +24,7 @@ def committed(tmp_path_factory):
 
 
 def cells(path):
-    """Words of a file, the numbers among them as numbers: sums depend on the CPU in the last bit."""
+    """Words of a file, numbers as numbers: sums depend on the CPU in the last bit."""
     for word in re.split(r"[\s,]+", path.read_text("utf-8")):
         try:
             yield pytest.approx(float(word), rel=1e-9, nan_ok=True)

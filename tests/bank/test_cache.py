@@ -16,7 +16,7 @@ import pytest
 from calipers import bank, heads, losses, networks, objectives
 from calipers.bank import SCHEDULES, Program, _cache
 from calipers.heads import HEADS
-from calipers.networks import ACTIVATIONS, Around, DenseFactory
+from calipers.networks import ACTIVATIONS, Activation, Around, DenseFactory
 from calipers.objectives import LOSSES
 
 POSIX = pytest.mark.skipif(sys.platform == "win32", reason="rights of POSIX")
@@ -370,9 +370,12 @@ class TestWhoseCode:
         def own(*_, **__):
             return 0.0
 
-        for place, name in ((ACTIVATIONS, "silu"), (SCHEDULES, "exponential")):
+        for place, name, part in (
+            (ACTIVATIONS, "silu", Activation(own)),
+            (SCHEDULES, "exponential", own),
+        ):
             with monkeypatch.context() as patch:
-                patch.setitem(place, name, own)
+                patch.setitem(place, name, part)
                 assert replace(self.PROGRAM).description is None
         monkeypatch.setattr(LOSSES["density"], "loss", staticmethod(own))
         assert replace(self.PROGRAM).description is None
@@ -383,7 +386,7 @@ class TestWhoseCode:
     @pytest.mark.parametrize(
         "change",
         [
-            lambda patch: patch.setitem(ACTIVATIONS, "relu", jax.nn.leaky_relu),
+            lambda patch: patch.setitem(ACTIVATIONS, "relu", Activation(jax.nn.leaky_relu)),
             lambda patch: patch.setitem(HEADS, "free", HEADS["ordered"]),
             lambda patch: patch.setitem(SCHEDULES, "cosine", SCHEDULES["constant"]),
             lambda patch: patch.setattr(LOSSES["qd+"], "head", "ordered"),
@@ -427,7 +430,10 @@ def trained(program):
 @pytest.mark.long
 @pytest.mark.parametrize(
     ("place", "first", "second"),
-    [(HEADS, Times(1.0), Times(10.0)), (ACTIVATIONS, jax.nn.elu, jax.nn.hard_tanh)],
+    [
+        (HEADS, Times(1.0), Times(10.0)),
+        (ACTIVATIONS, Activation(jax.nn.elu), Activation(jax.nn.hard_tanh)),
+    ],
     ids=["head", "activation"],
 )
 @pytest.mark.parametrize("new_process", [False, True])
@@ -437,7 +443,7 @@ def test_what_is_registered_again_is_trained_again(
     found = []
     for part in (first, second, first):
         monkeypatch.setitem(HEADS, "times", HEADS["point"])
-        monkeypatch.setitem(ACTIVATIONS, "times", double)
+        monkeypatch.setitem(ACTIVATIONS, "times", Activation(double))
         monkeypatch.setitem(place, "times", part)
         if new_process or not found:
             monkeypatch.setattr(_cache, "_compiled", OrderedDict())

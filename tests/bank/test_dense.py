@@ -7,7 +7,7 @@ import pytest
 
 from calipers.bank import Bank, Program, Scaling, _dense
 from calipers.heads import HEADS
-from calipers.networks import ACTIVATIONS, Around, DenseFactory
+from calipers.networks import ACTIVATIONS, Activation, Around, DenseFactory
 from calipers.objectives import LOSSES
 
 RNG = np.random.default_rng(0)
@@ -95,7 +95,7 @@ def test_other_networks_and_heads_keep_their_program(monkeypatch):
     assert bank._dense is None
     assert np.isfinite(bank.predict(X)["loc"]).all()
 
-    monkeypatch.setitem(ACTIVATIONS, "elu", jax.nn.elu)
+    monkeypatch.setitem(ACTIVATIONS, "elu", Activation(jax.nn.elu))
     assert bank_of(DenseFactory((5,), "elu"))._dense is None
 
 

@@ -420,8 +420,8 @@ class TestFit:
             type(fitted), "fit", lambda self, X, y, groups=None: seen.append(set(groups)) or self
         )
         labels = np.repeat([f"house {i}" for i in range(12)], 5)
-        inputs = flats.drop(columns="price")
-        _, _, found = _fit_table._train(fitted, inputs, flats["price"], HoldOut(0.25, labels), True)
+        X, y = flats.drop(columns="price"), flats[["price"]]
+        _, _, found = _fit_table._train(fitted, X, y, HoldOut(0.25, labels), True)
         assert [len(groups) for groups in seen] == [9, 12]
         assert found["rows"] == 15
 

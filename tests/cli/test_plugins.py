@@ -3,11 +3,13 @@
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
 import calipers
+from calipers import cli
 from calipers.cli import _plugins, app
 
 runner = CliRunner()
@@ -172,3 +174,9 @@ def test_heavy_libraries_wait_until_they_are_needed():
         [sys.executable, "-c", code], capture_output=True, text=True, check=True
     )
     assert result.stdout.strip() == "[]"
+
+
+def test_the_reference_names_what_other_packages_use():
+    page = (Path(__file__).parents[2] / "docs/reference.md").read_text("utf-8")
+    for name in {_plugins.GROUP, *cli.__all__} - {"app", "main"}:
+        assert f"`{name}" in page

@@ -10,7 +10,7 @@ from calipers.prediction import Query
 from calipers.preprocessing import DataError
 from calipers.serve import _batching
 from calipers.serve._batching import Batcher
-from calipers.serve._bodies import columns_of
+from calipers.serve._bodies import row_columns
 from calipers.serve._served import Piece, _joined, load_models
 
 
@@ -97,7 +97,8 @@ def test_a_batch_of_different_questions(folder):
     rows = [dict(served.example, size=float(size)) for size in (40, 80, 120, 160)]
     queries = [Query(), Query((0.5,)), Query(), Query((0.5,), (0.1, 0.9), members=True, density=5)]
     pieces = [
-        Piece(columns_of([row], served), 1, query) for row, query in zip(rows, queries, strict=True)
+        Piece(row_columns([row], served), 1, query)
+        for row, query in zip(rows, queries, strict=True)
     ]
     together = served.predict(pieces)
     for piece, prediction in zip(pieces, together, strict=True):
@@ -107,8 +108,8 @@ def test_a_batch_of_different_questions(folder):
 
 def test_one_wrong_row_does_not_spoil_the_batch(folder):
     served = load_models([folder / "homes"])["homes"]
-    good = Piece(columns_of([served.example], served), 1, Query())
-    bad = Piece(columns_of([dict(served.example, size="huge")], served), 1, Query())
+    good = Piece(row_columns([served.example], served), 1, Query())
+    bad = Piece(row_columns([dict(served.example, size="huge")], served), 1, Query())
     first, wrong, last = served.predict([good, bad, good])
     assert first.prediction.point == last.prediction.point
     assert isinstance(wrong, DataError)
@@ -117,8 +118,8 @@ def test_one_wrong_row_does_not_spoil_the_batch(folder):
 
 def test_what_others_send_does_not_make_a_wrong_row_one_of_few(folder):
     served = load_models([folder / "homes"])["homes"]
-    good = Piece(columns_of([served.example] * 30, served), 30, Query())
-    bad = Piece(columns_of([dict(served.example, size="huge")], served), 1, Query())
+    good = Piece(row_columns([served.example] * 30, served), 30, Query())
+    bad = Piece(row_columns([dict(served.example, size="huge")], served), 1, Query())
     first, wrong = served.predict([good, bad])
     assert not first.outside.any()
     assert isinstance(wrong, DataError)
@@ -127,7 +128,7 @@ def test_what_others_send_does_not_make_a_wrong_row_one_of_few(folder):
 def test_what_others_send_does_not_change_a_value(folder):
     """Joined with floats, the long number would lose its last digit, and truth be 1."""
     served = load_models([folder / "homes"])["homes"]
-    row = columns_of([served.example], served)
+    row = row_columns([served.example], served)
     kinds = [np.array([2**53 + 1]), np.array([1.5]), np.array([True])]
     pieces = [Piece(row | {"kind": kind}, 1, Query()) for kind in kinds]
     with pytest.raises(TypeError, match="'kind' is of several types"):

@@ -1,27 +1,16 @@
-"""Columns of frames by name and by position, and names that several columns have."""
+"""Columns of frames by name and by position."""
 
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 from calipers._checks import warn
-from calipers.preprocessing import DataError, is_frame
+from calipers.preprocessing import is_frame, wrong_width
 
 
 def column_names(frame: Any) -> list[str]:
     """Names of the columns of a frame of pandas or polars, or of a table of Arrow, as text."""
     of_arrow = type(frame).__module__.startswith("pyarrow")
     return [str(name) for name in (frame.column_names if of_arrow else frame.columns)]
-
-
-def refuse_same_names(what: str, names: Sequence[str]) -> None:
-    """Refuse several columns of one name; ``what`` says where they are.
-
-    >>> refuse_same_names("the table has more than one column", ["size", "kind"])
-    """
-    repeated = [name for name, count in Counter(names).items() if count > 1]
-    if repeated:
-        raise DataError(f"{what} {repeated[0]!r}: give each its own name")
 
 
 def by_position(estimator: object, X: Any, names: Sequence[str], needed: Iterable[str]) -> Any:
@@ -34,9 +23,7 @@ def by_position(estimator: object, X: Any, names: Sequence[str], needed: Iterabl
         return X
     who = type(estimator).__name__
     if len(found) != len(names):
-        raise DataError(
-            f"X has {len(found)} features, but {who} is expecting {len(names)} features as input"
-        )
+        raise wrong_width(len(found), len(names), who)
     frame = X.to_pandas() if hasattr(X, "to_pandas") else X
     if all(isinstance(name, str) for name in frame.columns):
         warn(f"X has feature names, but {who} was fitted without feature names")

@@ -11,7 +11,13 @@ from calipers._checks import FloatArray, IntArray, warn
 from calipers._estimator.candidates import choose_shape
 from calipers._estimator.joint_fits import Steps, Training
 from calipers._estimator.model import Model
-from calipers._estimator.training_rows import TrainingRows, make_table, mark_outliers, read_rows
+from calipers._estimator.training_rows import (
+    TrainingRows,
+    make_table,
+    mark_outliers,
+    read_rows,
+    rows_without,
+)
 from calipers._estimator.tree_inputs import add_trees, starting_at_trees, with_fitted_trees
 from calipers.bank import (
     Bank,
@@ -91,8 +97,7 @@ def _rows_by_fold(model: Model, original: TrainingRows) -> TrainingRows:
 
 def _without(fold: Fold, rows: NDArray[np.intp]) -> Fold:
     """Remove ``rows`` from the training rows of a fold, unless no others are left."""
-    kept = np.setdiff1d(fold.train, rows) if rows.size else fold.train
-    return fold._replace(train=kept) if kept.size else fold
+    return fold._replace(train=rows_without(fold.train, rows))
 
 
 def _plans(

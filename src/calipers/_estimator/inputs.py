@@ -12,7 +12,7 @@ from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import check_X_y, validate_data
 
 from calipers._checks import BoolArray, FloatArray, refuse_masked, warn
-from calipers._estimator.column_names import by_position, column_names, refuse_same_names
+from calipers._estimator.column_names import by_position, column_names
 from calipers._estimator.row_labels import check_size, readable_target
 from calipers._estimator.wrapped import Regressor, points_of
 from calipers._schema import anything, list_of, one_of
@@ -28,7 +28,8 @@ from calipers.preprocessing import (
     is_frame,
     numeric_code_columns,
     pick_numbers,
-    refuse,
+    refuse_same_names,
+    refuse_unread,
 )
 
 if TYPE_CHECKING:
@@ -51,7 +52,9 @@ class Inputs:
     # trees grown with the networks, likewise; at most one of the two is present
     forest: Forest | None = None
 
-    def read(self, estimator: "Model", X: ArrayLike, on_unread: OnUnread = refuse) -> FloatArray:
+    def read(
+        self, estimator: "Model", X: ArrayLike, on_unread: OnUnread = refuse_unread
+    ) -> FloatArray:
         """Inputs as finite numbers; ``estimator`` has the column names and is named in errors."""
         if self.encoder is None:
             numbers = _as_numbers(estimator, X)
@@ -93,7 +96,7 @@ class Inputs:
         return found._replace(numbers=self._with_points(X, found.numbers, estimator.n_jobs))
 
     def read_and_check(
-        self, estimator: "Model", X: ArrayLike, on_unread: OnUnread = refuse
+        self, estimator: "Model", X: ArrayLike, on_unread: OnUnread = refuse_unread
     ) -> tuple[FloatArray, BoolArray]:
         """Inputs as finite numbers, and the mask of values not seen in training, by column.
 

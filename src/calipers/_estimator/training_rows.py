@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import check_random_state
 
 from calipers import storage
-from calipers._checks import FloatArray, warn
+from calipers._checks import FloatArray, IntArray, warn
 from calipers._estimator.inputs import learn_inputs
 from calipers._estimator.model import Model
 from calipers._estimator.row_labels import checked_weights, group_labels
@@ -193,6 +193,12 @@ def mark_outliers(model: Model, rows: TrainingRows) -> TrainingRows:
     )
     note_far_targets(model, count, outliers[:NAMED].tolist(), where)
     return rows
+
+
+def rows_without(rows: IntArray, others: IntArray) -> IntArray:
+    """Rows that are not among others, or all of them if none is left."""
+    kept = np.setdiff1d(rows, others) if others.size else rows
+    return kept if kept.size else rows
 
 
 def note_far_targets(model: Model, count: int, first: list[int], where: str) -> None:

@@ -16,7 +16,7 @@ import numpy as np
 
 from calipers._checks import FloatArray, IntArray
 from calipers._estimator.model import Model
-from calipers._estimator.training_rows import TrainingRows
+from calipers._estimator.training_rows import TrainingRows, rows_without
 from calipers.crossfit import Fold
 from calipers.preprocessing import Bag, Forest, TreeRows, smallest_leaf, weights_of_kinds
 
@@ -36,7 +36,7 @@ class _Growing(NamedTuple):
 
     def bags(self) -> list[IntArray]:
         """Rows of each bag: all if there is only one part, which then has no predictions."""
-        return [_without(self.train, part) for part in self.parts]
+        return [rows_without(self.train, part) for part in self.parts]
 
     def combined(self, bags: list[Bag]) -> tuple[FloatArray, FloatArray]:
         """Predictions of all rows by the bags that leave them out, and weights of the kinds."""
@@ -67,7 +67,7 @@ def predictions_by_fold(
     known = versions if len(versions) > 1 else versions * len(folds)
     growing = []
     for number, (fold, rows) in enumerate(zip(folds, known, strict=True)):
-        train = _without(fold.train, data.outliers)
+        train = rows_without(fold.train, data.outliers)
         shared = _parts_of_folds(folds, rows.labels)
         if shared is None:
             parts = _random_parts(fold.train, rows.labels, (data.seed, number))
@@ -75,7 +75,7 @@ def predictions_by_fold(
             step = len(folds) if len(folds) <= _MAX_SHARED else _PARTS
             others = [[f.held_out for f in folds[i::step] if f is not fold] for i in range(step)]
             parts = [np.concatenate(rows_of_part) for rows_of_part in others if rows_of_part]
-            train = _without(train, shared[1])
+            train = rows_without(train, shared[1])
         growing.append(_Growing(rows, train, parts))
     # A training row is predicted by a single bag: where trees cost little, it has larger forests.
     forest = boosted = -(-trees // (_KINDS * _PARTS))
@@ -99,7 +99,7 @@ def predictions_for_new_rows(
     else:
         number = range(min(len(shared[0]), _MAX_PARTS))
         parts = [np.concatenate(shared[0][i::_MAX_PARTS]) for i in number]
-    growing = _Growing(known, _without(data.used, data.outliers), parts)
+    growing = _Growing(known, rows_without(data.used, data.outliers), parts)
     count = -(-trees // (_KINDS * len(parts)))
     (bags,) = _grow(model, data, [growing], count, count)
     predicted, weights = growing.combined(bags)
@@ -108,12 +108,6 @@ def predictions_for_new_rows(
 
 def _tree_rows(data: TrainingRows, X: FloatArray) -> TreeRows:
     return TreeRows.of(X, data.y, data.weights, data.groups)
-
-
-def _without(rows: IntArray, others: IntArray) -> IntArray:
-    """Rows that are not among others, or all of them if none is left."""
-    kept = np.setdiff1d(rows, others)
-    return kept if kept.size else rows
 
 
 def _parts_of_folds(

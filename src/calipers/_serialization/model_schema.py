@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from calipers._checks import MAX_TARGET
+from calipers._checks import COVERAGES, MAX_TARGET
 from calipers._schema import (
     Check,
     anything,
@@ -43,6 +43,7 @@ MAX_INPUTS, MAX_NETWORKS = 10**6, 10**4
 """Largest numbers of inputs and networks that are loaded."""
 
 _LAYERS = list_of(whole(1, MAX_UNITS), most=MAX_LAYERS)
+_OUTPUT = whole(0, MAX_UNITS)
 
 
 def custom_or(inner: Check) -> Check:
@@ -66,12 +67,12 @@ def _network(value: object, place: str) -> None:
             "amplitude": number(0, 1e6),
             "clip": number(1e-3, 1e6),
             "bins": whole(0, 10**5),
-            "skip": list_of(whole(0, 2), most=3),
+            "skip": list_of(_OUTPUT),
             "smooth": flag,
         },
     )
     around = record(
-        {"kind": one_of("Around"), "network": custom_or(dense), "point_at": whole(0, 2)}
+        {"kind": one_of("Around"), "network": custom_or(dense), "point_at": _OUTPUT}
         | {"reach": number(0, 1e6)}
     )
     is_around = isinstance(value, dict) and value.get("kind") == "Around"
@@ -95,7 +96,7 @@ def check_ensemble(document: Any) -> None:
     )
     record(
         {
-            "coverage": number(1e-9, 1 - 1e-9),
+            "coverage": number(*COVERAGES),
             "aggregation": one_of(*AGGREGATIONS),
             "calibrations": list_of(one_of(*CALIBRATIONS), most=100),
             "row_weight": lambda value, place: (
@@ -185,18 +186,22 @@ def _check_parts(document: Mapping[str, Any]) -> None:
 
 
 def _check_program(program: Any, place: str) -> None:
-    """Refuse more components than the head supports, and columns that do not exist."""
+    """Refuse more components than the head supports, and columns and outputs that do not exist."""
     if program in (None, COLUMN, CUSTOM):
         return
     network, inputs = program["network"], program["in_size"]
-    columns = network.get("network", network).get("columns") or []
+    dense = network.get("network", network)
+    columns = dense.get("columns") or []
     if max(columns, default=0) >= inputs:
         refuse(f"{place}.network.columns", f"below {inputs}, the number of inputs", max(columns))
     count = program.get("components", 1)
     try:
-        HEADS[program["objective"]["head"]].with_components(count)
+        size = HEADS[program["objective"]["head"]].with_components(count).size
     except ValueError:
         refuse(f"{place}.components", f"1 for the head {program['objective']['head']!r}", count)
+    outputs = [network.get("point_at", 0), *dense.get("skip", [])]
+    if max(outputs) >= size:
+        refuse(f"{place}.network", f"of outputs below {size}, their number", max(outputs))
 
 
 def _target_kind(value: Any, place: str) -> None:
@@ -231,7 +236,7 @@ ABOUT = record(
         ),
         "watched": record(
             {"files": list_of(text), "rows": _COUNT, "alarm_at": optional(_COUNT)}
-            | {"coverage": number(1e-9, 1 - 1e-9), "counted": _COUNT, "covered": _COUNT}
+            | {"coverage": number(*COVERAGES), "counted": _COUNT, "covered": _COUNT}
             | {"recent": text},
             {"out": optional(text), "bytes": _COUNT, "place": _COUNT, "mark": text},
         ),

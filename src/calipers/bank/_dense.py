@@ -12,10 +12,8 @@ stay in a core's cache.
 import math
 from collections.abc import Callable
 from itertools import pairwise
-from typing import Any, Self
+from typing import Self
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
 from calipers._checks import Float32Array
@@ -35,34 +33,6 @@ _TOGETHER = 1024  # rows times networks whose hidden units stay within a core's 
 _ONE_THREAD = 2**18  # largest m * n * k of a matrix product that OpenBLAS runs on one thread
 # Outlying inputs and diverged weights overflow silently, as in a compiled program.
 _QUIETLY = np.errstate(over="ignore", invalid="ignore")
-
-
-def _silu(x: Float32Array, gate: Float32Array) -> None:
-    """``2 * x / (1 + exp(-2 * x))``: the caller passes half of the argument."""
-    np.tanh(x, out=gate)
-    gate *= x
-    x += gate
-
-
-def _gelu(x: Float32Array, gate: Float32Array) -> None:
-    np.multiply(x, x, out=gate)
-    gate *= np.float32(0.044715)
-    gate += 1
-    gate *= x
-    gate *= np.float32(np.sqrt(2 / np.pi))
-    np.tanh(gate, out=gate)
-    x *= np.float32(0.5)
-    gate *= x
-    x += gate
-
-
-_IN_PLACE: dict[Callable[..., Any], tuple[Callable[[Float32Array, Float32Array], Any], float]] = {
-    jax.nn.relu: (lambda x, _: np.maximum(x, 0, out=x), 1.0),
-    jnp.tanh: (lambda x, _: np.tanh(x, out=x), 1.0),
-    jax.nn.silu: (_silu, 0.5),
-    jax.nn.gelu: (_gelu, 1.0),
-}
-"""Each activation in place, with a buffer as second argument, and what to multiply ``x`` by."""
 
 
 class _NoFormError(Exception):
@@ -87,14 +57,13 @@ class _Layer:
     def __init__(
         self, weight: Float32Array, bias: Float32Array, activation: str | None = None
     ) -> None:
-        self.activate: Callable[[Float32Array, Float32Array], Any] | None = None
+        self.activate: Callable[[Float32Array, Float32Array], object] | None = None
         if activation is not None:
-            function = ACTIVATIONS[activation]  # that a user has added may not be hashable
-            forms = [form for known, form in _IN_PLACE.items() if known is function]
-            if not forms:
+            form = ACTIVATIONS[activation]
+            if form.in_place is None:
                 raise _NoFormError
-            self.activate, factor = forms[0]
-            weight, bias = weight * np.float32(factor), bias * np.float32(factor)
+            self.activate, factor = form.in_place, np.float32(form.factor)
+            weight, bias = weight * factor, bias * factor
         _, inputs, self.outputs = weight.shape
         parts = max(1, -(-inputs * self.outputs * TILE // _ONE_THREAD))
         ends = [i * self.outputs // parts for i in range(parts + 1)]

@@ -71,12 +71,10 @@ def without_repeats(*, evaluated: bool) -> Iterator[None]:
         yield
 
 
-def note_leaks(
-    columns: list[dict[str, Any]], inputs: pd.DataFrame, values: "pd.Series[Any] | pd.DataFrame"
-) -> None:
+def note_leaks(columns: list[dict[str, Any]], inputs: pd.DataFrame, values: pd.DataFrame) -> None:
     """Add a note to each of ``columns`` that ranks the rows like a target, and so may leak it."""
     rows = np.arange(len(inputs))[:: max(1, len(inputs) // _LEAK_ROWS)]
-    targets = pd.DataFrame(values).iloc[rows].set_axis(rows, axis=0).rank()
+    targets = values.iloc[rows].set_axis(rows, axis=0).rank()
     for column in columns:
         if Column.from_document(column).dtype.kind not in "fM":
             continue
@@ -94,18 +92,17 @@ def note_leaks(
 def note_outliers(
     model: "IntervalRegressor | MultiTargetRegressor",
     table: "RowSource",
-    values: "pd.Series[Any] | pd.DataFrame",
+    values: pd.DataFrame,
     rows: "IntArray",
 ) -> None:
     """Name outlying targets that the networks did not learn from, by their places in the files."""
-    targets = pd.DataFrame(values)
-    for name, single in zip(targets, models_of(model), strict=True):
+    for name, single in zip(values, models_of(model), strict=True):
         outliers = single.about_.get("far_targets")
         if outliers is None:
             continue
         row = int(rows[outliers["rows"][0]])
         more = "" if outliers["count"] == 1 else f", and so are {outliers['count'] - 1:,} more"
-        value = targets[name].iloc[row]
+        value = values[name].iloc[row]
         problem = f"{value:g} is far from all other targets{more}: {FAR_TARGETS}"
         note(str(table.placed(DataError(problem, column=str(name), row=row))))
 

@@ -70,7 +70,7 @@ def conformalize_command(
         # --n-jobs is for the work here; the saved model keeps its own parameter.
         n_jobs = fitted.n_jobs
         fitted.set_params(n_jobs=options.n_jobs)
-        fitted.conformalize(fitted.pick(table.frame), values, **kwargs)
+        fitted.conformalize(fitted.pick(table.frame), values.iloc[:, 0], **kwargs)
     folder = out or model
     fitted.set_params(n_jobs=n_jobs).save(folder)
     result = {"model": folder, "files": files} | fitted.about_["conformalized"]

@@ -1,6 +1,6 @@
 """``calipers evaluate``: coverage, width and error of a model on labelled rows."""
 
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -8,6 +8,12 @@ from calipers._text import counted
 from calipers.cli import _options as common
 from calipers.cli._help import with_options
 from calipers.cli._printing import describe_outside, for_terminal, print_json, print_rows
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from calipers.regressor import IntervalRegressor
+    from calipers.tables import RowSource
 
 
 @with_options
@@ -27,35 +33,27 @@ def evaluate_command(
 
     The rows must not be those that the model was fitted on, or the measures are too optimistic.
     """
-    common.check_coverage(coverage)
+    common.check_fractions("--coverage", coverage)
     from calipers.cli import _measures as measuring
     from calipers.cli._holdout import cautions
     from calipers.multitarget import MultiTargetRegressor
-    from calipers.preprocessing import as_numbers
 
-    fitted = options.load(model, several=True)
-    level = coverage or fitted.coverage
-    several = isinstance(fitted, MultiTargetRegressor)
+    fitted = options.load_any(model)
+    level, several = coverage or fitted.coverage, isinstance(fitted, MultiTargetRegressor)
     if several and by is not None:
         raise typer.BadParameter("--by works for one target: choose it with --target")
     files, (table, values, left_out, _) = options.read(fitted, data)
-    for text in [] if several else cautions(fitted.about_, files):
-        typer.echo(f"note: {text}", err=True)
     if by is not None:
         table.require(by)
     with table.placing():
-        inputs = fitted.pick(table.frame)
-        if several:
+        if isinstance(fitted, MultiTargetRegressor):
+            inputs = fitted.pick(table.frame)
             measures = measuring.measure_targets(fitted, inputs, values, level)
         else:
-            measures, labelled = measuring.measure(fitted, inputs, values, level)
+            for text in cautions(fitted.about_, files):
+                typer.echo(f"note: {text}", err=True)
+            measures = _measured(fitted, table, values.iloc[:, 0], level, by)
     measures["rows_without_target"] = left_out
-    if not several:
-        measures["rows_outside"] = int(labelled.outside.any(axis=1).sum())
-    if by is not None:
-        bounds = (labelled.lower, labelled.upper)
-        groups = measuring.measure_groups(bounds, values, as_numbers(table.frame[by]))
-        measures["by"] = {"column": by, "groups": groups}
     if options.as_json:
         print_json({"model": model, "files": files} | measures)
         return
@@ -66,6 +64,26 @@ def evaluate_command(
     else:
         measuring.print_measures(measures, for_terminal(fitted.target_.name))
         _show_rest(measures)
+
+
+def _measured(
+    model: "IntervalRegressor",
+    table: "RowSource",
+    y: "pd.Series[Any]",
+    coverage: float,
+    by: str | None,
+) -> dict[str, Any]:
+    """Return the measures of a model of one target, by the values of a column if one is named."""
+    from calipers.cli import _measures as measuring
+    from calipers.preprocessing import as_numbers
+
+    measures, labelled = measuring.measure(model, model.pick(table.frame), y, coverage)
+    measures["rows_outside"] = int(labelled.outside.any(axis=1).sum())
+    if by is not None:
+        bounds = (labelled.lower, labelled.upper)
+        groups = measuring.measure_groups(bounds, y, as_numbers(table.frame[by]))
+        measures["by"] = {"column": by, "groups": groups}
+    return measures
 
 
 def _show_rest(measures: dict[str, Any]) -> None:

@@ -11,7 +11,7 @@ import typer
 from calipers._text import counted
 from calipers.cli import _options as common
 from calipers.cli._help import with_options
-from calipers.cli._printing import describe_support, finite, for_terminal, print_json
+from calipers.cli._printing import describe_support, for_terminal, print_json, with_nulls
 from calipers.cli._settings_file import BoundsOption, make_model
 from calipers.tables import RowSource, TextFormat, find_files
 
@@ -146,7 +146,7 @@ class FitOptions(NamedTuple):
 
         source = {"files": files, "rows": rows, "target": target, "target_kind": kind}
         source |= {"groups": self.groups, "time_column": self.time_column}
-        model.about_ |= {"evaluation": finite(evaluation), "source": source}
+        model.about_ |= {"evaluation": with_nulls(evaluation), "source": source}
         model.target_ = replace(model.target_, note=how_written(kind or ""))
 
 
@@ -157,7 +157,7 @@ def fit_command(options: FitOptions) -> None:
     The evaluation is on held-out rows. A minimal call is: calipers fit flats.csv --target price
     --out model
     """
-    common.check_coverage(options.coverage)
+    common.check_fractions("--coverage", options.coverage)
     kinds = common.parse_kinds(options.types)
     if options.more_rows and len(options.target) > 1:
         raise typer.BadParameter("--more-rows works for one target only")

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+import pandas as pd
 import typer
 
 from calipers.cli import _labelled as labelled
@@ -12,6 +13,7 @@ from calipers.cli._columns import print_table
 from calipers.cli._fit import FitOptions
 from calipers.cli._measures import measure
 from calipers.preprocessing import DataError
+from calipers.regressor import IntervalRegressor
 from calipers.rowblocks import RowBlocks
 from calipers.tables import RowSource, read_blocks
 
@@ -21,7 +23,7 @@ _TEST_ROWS = 50_000  # held out for evaluation, at most
 
 
 def fit_in_blocks(
-    model: Any, files: list[str], kinds: dict[str, str], options: FitOptions
+    model: IntervalRegressor, files: list[str], kinds: dict[str, str], options: FitOptions
 ) -> dict[str, Any]:
     """Fit a model to files, evaluate and save it; return the summary as plain JSON."""
     _refuse_unsupported(files, options)
@@ -33,7 +35,8 @@ def fit_in_blocks(
     sample = rows.sample(_TEST_ROWS, seed + 1)
     options.check_learnable(blocks.whole, sample.total, {target: (blocks.low, blocks.high)})
     test_rows = min(len(sample.y), int(options.test_fraction * sample.total))
-    model.set_params(preprocessor__kinds=(model.preprocessor.kinds or {}) | kinds)
+    given = model.get_params()["preprocessor__kinds"] or {}
+    model.set_params(preprocessor__kinds=given | kinds)
     model.fit(rows.without(sample, test_rows, seed + 1))
     measures = None
     if test_rows:
@@ -89,7 +92,7 @@ class _TargetBlocks:
         """An empty source with the names of the files, for error messages."""
         return RowSource(None, tuple((name, 0) for name in self.files))
 
-    def __call__(self) -> Iterator[Any]:
+    def __call__(self) -> Iterator[pd.DataFrame]:
         """Read all files and yield frames of inputs with the target as a number."""
         self.left_out, self.low, self.high = 0, math.inf, -math.inf
         kind, name, form = self.given_kind, self.options.target[0], self.options.form
@@ -101,10 +104,10 @@ class _TargetBlocks:
             inputs, _ = labelled.inputs_and_groups(table, [name], None, self.options.ignore)
             inputs = inputs.reset_index(drop=True)
             self.left_out += left_out
-            if len(values):
+            if len(target := values[name]):
                 kind = kinds[name]
-                self.low, self.high = min(self.low, values.min()), max(self.high, values.max())
-                yield inputs.assign(**{name: values})
+                self.low, self.high = min(self.low, target.min()), max(self.high, target.max())
+                yield inputs.assign(**{name: target})
         self.kind = kind
         if self.low > self.high:
             problem = f"the target is missing in all {self.left_out:,} rows"

@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 from sklearn.base import clone
 
+from calipers._checks import IntArray
 from calipers.cli import _columns as columns, _labelled as reading
 from calipers.cli._fit import REFIT_ROWS, FitOptions
 from calipers.cli._holdout import HoldOut, copies, time_order
@@ -38,30 +39,29 @@ def fit_in_memory(
         columns.print_table(result)
     _check_bounds(model.bounds, values, table)
     model.set_params(preprocessor__kinds=encoder.kinds_)
-    if several:
-        model = MultiTargetRegressor(model)
     refit = len(values) <= REFIT_ROWS if options.refit is None else options.refit
     with cluster_at(options.cluster), columns.without_repeats(evaluated=holdout.fraction > 0):
-        model, rows, evaluation = _train(model, inputs, values, holdout, refit)
+        fitted, rows, evaluation = _train(model, inputs, values, holdout, refit)
         result["evaluation"] = evaluation
         if options.more_rows:
             labels = None if holdout.labels is None else holdout.labels[rows]
-            worth = worth_of_more_rows(model, inputs.iloc[rows], values.iloc[rows], labels)
+            y = values.iloc[rows, 0]
+            worth = worth_of_more_rows(model, inputs.iloc[rows], y, labels)
             result["more_rows"] = model.about_["more_rows"] = str(worth)
-    models = dict(zip(targets, models_of(model), strict=True))
+    models = dict(zip(targets, models_of(fitted), strict=True))
     for name, single in models.items():
         own = evaluation["targets"][name] if several and evaluation else evaluation
         single.set_params(time_budget=budget)  # the given one, of which each fit had a part
         options.describe(single, files, len(values), name, formats[name], own)
-    model.save(options.out)
-    columns.note_outliers(model, table, values, rows)
-    note(columns.describe_groups(model))
+    fitted.save(options.out)
+    columns.note_outliers(fitted, table, values, rows)
+    note(columns.describe_groups(fitted))
     return result | {"support": {name: str(single.support_) for name, single in models.items()}}
 
 
 def _inputs_and_holdout(
     table: RowSource,
-    values: "pd.Series[Any] | pd.DataFrame",
+    values: pd.DataFrame,
     kinds: dict[str, str],
     options: FitOptions,
 ) -> tuple[Any, HoldOut]:
@@ -69,7 +69,7 @@ def _inputs_and_holdout(
     inputs, labels = reading.inputs_and_groups(
         table, options.target, options.groups, options.ignore
     )
-    ends = pd.DataFrame(values).agg(["min", "max"])
+    ends = values.agg(["min", "max"])
     options.check_learnable(table, len(values), {str(name): tuple(ends[name]) for name in ends})
     name, times = options.time_column, None
     if name is not None:
@@ -79,57 +79,57 @@ def _inputs_and_holdout(
     return inputs, HoldOut(options.test_fraction, labels, times, name)
 
 
-def _check_bounds(
-    bounds: Bounds, values: "pd.Series[Any] | pd.DataFrame", table: RowSource
-) -> None:
+def _check_bounds(bounds: Bounds, values: pd.DataFrame, table: RowSource) -> None:
     """Refuse targets outside ``bounds``, naming the first by its place in the file."""
     if bounds is None or isinstance(bounds, str):
         return
     low = -np.inf if bounds[0] is None else bounds[0]
     high = np.inf if bounds[1] is None else bounds[1]
-    for name, column in pd.DataFrame(values).items():
+    for name, column in values.items():
         for row in (~column.between(low, high)).to_numpy().nonzero()[0][:1]:
             problem = f"{column.iloc[row]:g} is outside the bounds {low:g} to {high:g}"
             raise table.placed(DataError(problem, column=str(name), row=int(row)))
 
 
 def _train(
-    model: Any,
-    X: pd.DataFrame,
-    y: Any,
-    holdout: HoldOut,
-    refit: bool,
-) -> tuple[Any, Any, Any]:
+    model: IntervalRegressor, X: pd.DataFrame, y: pd.DataFrame, holdout: HoldOut, refit: bool
+) -> tuple[IntervalRegressor | MultiTargetRegressor, IntArray, dict[str, Any] | None]:
     """Return the model to save, the rows it was fitted on, and its measures on the others."""
-    everything, labels = np.arange(len(y)), holdout.labels
+    everything, labels, several = np.arange(len(y)), holdout.labels, y.shape[1] > 1
+    fitted = MultiTargetRegressor(model) if several else model
+    targets = y if several else y.iloc[:, 0]
     if holdout.fraction == 0:
-        return model.fit(X, y, groups=labels), everything, None
-    estimator = getattr(model, "estimator", model)
-    train, test = holdout.split(len(y), estimator.random_state)
-    fits = (2 if refit else 1) * np.atleast_2d(y.iloc[0]).shape[1]
-    if fits > 1 and estimator.time_budget is not None:
-        estimator.set_params(time_budget=estimator.time_budget / fits)
+        return fitted.fit(X, targets, groups=labels), everything, None
+    train, test = holdout.split(len(y), model.random_state)
+    fits = (2 if refit else 1) * y.shape[1]
+    if fits > 1 and model.time_budget is not None:
+        model.set_params(time_budget=model.time_budget / fits)
     train_labels = None if labels is None else labels[train]
-    model.fit(X.iloc[train], y.iloc[train], groups=train_labels)
-    if y.ndim == 1:
-        measures, _ = measure(model, X.iloc[test], np.asarray(y)[test], model.coverage)
-    else:
-        measures = measure_targets(model, X.iloc[test], y.iloc[test], model.coverage)
-    first = y if y.ndim == 1 else y.iloc[:, 0]
-    measures |= {"copies": copies(X, first, train, test), "last_by": holdout.time_column}
+    fitted.fit(X.iloc[train], targets.iloc[train], groups=train_labels)
+    measures = _measured(fitted, X.iloc[test], y.iloc[test])
+    same = copies(X, y.iloc[:, 0], train, test)
+    measures |= {"copies": same, "last_by": holdout.time_column}
     if refit:
-        model.fit(X, y, groups=labels)
-    return model, everything if refit else train, measures | {"refitted": refit}
+        fitted.fit(X, targets, groups=labels)
+    return fitted, everything if refit else train, measures | {"refitted": refit}
+
+
+def _measured(
+    model: IntervalRegressor | MultiTargetRegressor, X: pd.DataFrame, y: pd.DataFrame
+) -> dict[str, Any]:
+    if isinstance(model, MultiTargetRegressor):
+        return measure_targets(model, X, y, model.coverage)
+    return measure(model, X, y.iloc[:, 0].to_numpy(), model.coverage)[0]
 
 
 def _describe(
     encoder: TableEncoder,
-    values: "pd.Series[Any] | pd.DataFrame",
+    values: pd.DataFrame,
     files: list[str],
     labelled: reading.Labelled,
 ) -> dict[str, Any]:
-    table = pd.DataFrame(values)
-    targets = [c.to_document() for c in describe_numbers(table.to_numpy(), list(map(str, table)))]
+    names = list(map(str, values))
+    targets = [column.to_document() for column in describe_numbers(values.to_numpy(), names)]
     for target, kind in zip(targets, labelled.kinds.values(), strict=True):
         target["note"] = how_written(kind)
     return {

@@ -28,7 +28,9 @@ class HoldOut(NamedTuple):
     times: FloatArray | None = None
     time_column: str | None = None  # the column of these times
 
-    def split(self, rows: int, seed: int) -> tuple[Any, Any]:
+    def split(
+        self, rows: int, seed: int | np.random.RandomState | None
+    ) -> tuple[IntArray, IntArray]:
         """Return the training rows and the held-out rows.
 
         >>> import numpy as np

@@ -16,7 +16,7 @@ def inspect_command(model: ModelFolder, as_json: AsJSON = False) -> None:
     The files are read and checked, but no code is run, so a model with a custom network can be
     inspected without that network.
     """
-    from calipers._schema import arrays_under
+    from calipers.multitarget import stored_targets
     from calipers.storage import read_model
 
     document, arrays = read_model(model)
@@ -25,10 +25,7 @@ def inspect_command(model: ModelFolder, as_json: AsJSON = False) -> None:
         facts = _facts(document, arrays, Path(model))
         (print_json if as_json else _show)(facts)
         return
-    several = [
-        _facts(single, arrays_under(arrays, f"{i}."), Path(model))
-        for i, single in enumerate(document["targets"])
-    ]
+    several = [_facts(*stored, Path(model)) for stored in stored_targets(document, arrays)]
     if as_json:
         print_json({"model": model, "targets": several})
     for facts in [] if as_json else several:
@@ -41,12 +38,12 @@ def _check(document: dict[str, Any], arrays: dict[str, Any], folder: Path) -> No
     from calipers import IntervalRegressor
     from calipers._schema import SchemaError
     from calipers._serialization.models import check_model
-    from calipers.multitarget import MultiTargetRegressor
+    from calipers.multitarget import check_targets
     from calipers.storage import ModelFileError
 
     try:
         if "targets" in document:
-            MultiTargetRegressor()._from_document(document, arrays)
+            check_targets(document, arrays)
         else:
             check_model(IntervalRegressor(), document, arrays)
     except SchemaError as error:

@@ -51,7 +51,7 @@ class Labelled(NamedTuple):
     """Rows with a target, and the targets."""
 
     table: RowSource
-    values: Any
+    values: pd.DataFrame  # a column for each target
     left_out: int  # rows without a target
     kinds: dict[str, str]  # number format of each target, such as ``number 1,234.5``
 
@@ -64,7 +64,7 @@ def take_targets(
     *,
     whole: bool = True,
 ) -> Labelled:
-    """Return the rows that have all targets, and the targets as finite numbers, or a frame of them.
+    """Return the rows that have all targets, and a frame of the targets as finite numbers.
 
     Their number formats are removed from ``kinds``, or detected. ``whole`` says that the table is
     not just a block of the rows, so that at least one row must have a target.
@@ -91,8 +91,7 @@ def take_targets(
                 )
         table, left_out = table.take(present) if absent else table, left_out + absent
         values = {other: column[present] for other, column in (values | {name: found}).items()}
-    frame = pd.DataFrame(values)
-    return Labelled(table, frame if len(names) > 1 else frame[names[0]], left_out, formats)
+    return Labelled(table, pd.DataFrame(values), left_out, formats)
 
 
 def _numbers(frame: "pd.DataFrame", name: str, kind: str | None) -> tuple[Any, str]:

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 from sklearn.metrics import mean_absolute_error, root_mean_squared_error
 
 from calipers import _schema as schema, metrics
-from calipers._checks import FloatArray
+from calipers._checks import COVERAGES, FloatArray
 from calipers._evaluation import LabelledPrediction, predict_labelled
 from calipers._text import counted, few_digits, listed
 from calipers.calibration import RowCount, effective_rows, infinite_reason, rows_needed
@@ -184,7 +184,7 @@ def measure_groups(
 def is_measured(found: object) -> TypeGuard[dict[str, Any]]:
     """Whether an object read from a model folder has the form of what ``measure`` returns."""
     count, number = schema.whole(0, 2**53), schema.optional(schema.number())
-    fraction, level = schema.number(0, 1), schema.number(1e-9, 1 - 1e-9)
+    fraction, level = schema.number(0, 1), schema.number(*COVERAGES)
     tied = {"shared_rate": schema.optional(fraction)}
     levels = {"coverage": fraction, "observed": fraction, "mean_width": number}
     few = {"coverages": schema.list_of(level, least=1), "rows_needed": schema.anything}

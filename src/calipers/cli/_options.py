@@ -3,7 +3,7 @@
 Tables are read by ``_labelled``, which this module does not import, so that help appears at once.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
@@ -15,6 +15,9 @@ from calipers.tables import TextFormat, format_names
 
 if TYPE_CHECKING:
     from calipers.cli._labelled import Labelled
+    from calipers.multitarget import MultiTargetRegressor
+    from calipers.regressor import IntervalRegressor
+    from calipers.tables import RowSource
 
 ModelFolder = Annotated[str, typer.Argument(help="Folder of a saved model.")]
 Files = Annotated[
@@ -135,20 +138,23 @@ def parse_fractions(text: str | None, option: str) -> list[float] | None:
     try:
         values = [float(part) for part in text.split(",")]
     except ValueError:
-        values = []
-    if not values or not all(0 < value < 1 for value in values):
         raise typer.BadParameter(
             f"{option} takes numbers between 0 and 1, such as 0.5,0.9; got {text!r}"
-        )
+        ) from None
+    check_fractions(option, *values)
     return list(dict.fromkeys(values))
 
 
-def check_coverage(coverage: float | None) -> None:
-    """Refuse a coverage that is not a probability, or too close to 0 or 1 for any model."""
-    if coverage is not None and not 1e-9 <= coverage <= 1 - 1e-9:
-        raise typer.BadParameter(
-            f"--coverage must be between 0 and 1, such as 0.95; got {coverage:.12g}"
-        )
+def check_fractions(option: str, *values: float | None) -> None:
+    """Refuse numbers that are not between 0 and 1, or too close to them for any model."""
+    from calipers._checks import COVERAGES
+
+    low, high = COVERAGES
+    for value in values:
+        if value is not None and not low <= value <= high:
+            raise typer.BadParameter(
+                f"{option} must be between 0 and 1, such as 0.95; got {value:.12g}"
+            )
 
 
 def print_left_out(count: int) -> None:
@@ -195,23 +201,33 @@ class RowOptions(NamedTuple):
         """The format of text files."""
         return make_form(self.delimiter, self.encoding)
 
-    def load(self, folder: str, *, several: bool = False) -> Any:
-        """Load a model; of a multi-target one only ``--target``, unless ``several`` allows all."""
-        from calipers.cli._labelled import load_any
+    def load(self, folder: str) -> "IntervalRegressor":
+        """Load a model of one target; of a multi-target one that of ``--target``."""
         from calipers.multitarget import MultiTargetRegressor
 
+        fitted = self.load_any(folder)
+        if isinstance(fitted, MultiTargetRegressor):
+            raise _no_target(folder, fitted.target_names_)
+        return fitted
+
+    def load_any(self, folder: str) -> "IntervalRegressor | MultiTargetRegressor":
+        """Load a model; of a multi-target one only ``--target``, if it is given."""
+        from calipers.cli._labelled import load_any
+        from calipers.multitarget import models_of
+
         fitted = load_any(folder, self.n_jobs)
-        if not isinstance(fitted, MultiTargetRegressor) or (several and self.target is None):
+        models = {single.target_.name: single for single in models_of(fitted)}
+        if self.target is None or len(models) == 1:
             return fitted
-        models = {single.target_.name: single for single in fitted.models_}
         if self.target not in models:
-            raise typer.BadParameter(
-                f"{folder} predicts {', '.join(models)}: choose one with --target"
-            )
+            raise _no_target(folder, models)
         return models[self.target]
 
     def read(
-        self, model: Any, data: Sequence[str], reader: Callable[..., Any] | None = None
+        self,
+        model: "IntervalRegressor | MultiTargetRegressor",
+        data: Sequence[str],
+        reader: Callable[..., tuple[list[str], "RowSource"]] | None = None,
     ) -> tuple[list[str], "Labelled"]:
         """Return the names of the files, and their rows that have the targets of the model."""
         from calipers.cli import _labelled as labelled
@@ -228,3 +244,7 @@ class RowOptions(NamedTuple):
                 kinds.setdefault(source["target"], source.get("target_kind"))
         files, table = (reader or labelled.read_files)(data, self.form)
         return files, labelled.take_targets(table, names, kinds, self.missing_target)
+
+
+def _no_target(folder: str, names: Iterable[str]) -> typer.BadParameter:
+    return typer.BadParameter(f"{folder} predicts {', '.join(names)}: choose one with --target")

@@ -18,13 +18,13 @@ _WIDEST = 60  # characters of a cell; the last cell of a row may be longer
 
 def print_json(document: object) -> None:
     """Print a document as JSON; numbers that are not finite become null."""
-    typer.echo(json.dumps(finite(document), ensure_ascii=False, indent=2))
+    typer.echo(json.dumps(with_nulls(document), ensure_ascii=False, indent=2))
 
 
-def finite(value: object) -> Any:
+def with_nulls(value: object) -> Any:
     """Return a document with None in place of infinities and NaN, which JSON lacks.
 
-    >>> finite({"width": float("inf"), "rows": 3})
+    >>> with_nulls({"width": float("inf"), "rows": 3})
     {'width': None, 'rows': 3}
     """
     return plain(value, other=lambda _: None)

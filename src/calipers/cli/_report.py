@@ -36,6 +36,8 @@ def report_command(
     data = [*(data or []), *(named or [])]
     if not data:
         raise typer.BadParameter("name a table, as in: calipers report model new.csv")
+    import pandas as pd
+
     from calipers.cli._columns import describe_groups
     from calipers.cli._holdout import cautions
     from calipers.report import write
@@ -46,10 +48,10 @@ def report_command(
     source = "standard input" if where == "-" else where
     with table.placing():
         inputs = fitted.pick(table.frame)
-        if hasattr(inputs, "index"):
+        if isinstance(inputs, pd.DataFrame):
             inputs = inputs.set_axis(table.row_numbers)
         warnings = [*cautions(fitted.about_, files), *filter(None, [describe_groups(fitted)])]
-        write(fitted, inputs, values, out, title=title, source=source, cautions=warnings)
+        write(fitted, inputs, values.iloc[:, 0], out, title=title, source=source, cautions=warnings)
     if options.as_json:
         result = {"model": model, "files": files, "rows": len(values)}
         print_json(result | {"rows_without_target": left_out, "out": str(out)})

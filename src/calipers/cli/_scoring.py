@@ -4,27 +4,29 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, TypeAlias, cast
 
 import numpy as np
 import pyarrow as pa
 
+from calipers._checks import BoolArray, FloatArray
 from calipers._text import did_you_mean
 from calipers.cli._printing import meaningful
 from calipers.multitarget import MultiTargetRegressor, models_of
 from calipers.prediction import Prediction, Query
 from calipers.preprocessing import DataError, UnreadCells, accept, read_number
+from calipers.regressor import IntervalRegressor
 from calipers.tables import RowSource
 
-if TYPE_CHECKING:
-    from calipers.regressor import IntervalRegressor
+Numbers: TypeAlias = dict[str, FloatArray]
+"""Columns of numbers by name."""
 
 
 @dataclass(eq=False)
 class RowScorer:
     """Predicts blocks of rows as requested, and counts rows outside the training range."""
 
-    model: Any
+    model: IntervalRegressor | MultiTargetRegressor
     coverages: list[float] | None
     quantiles: list[float] | None
     keep: str | None
@@ -37,7 +39,7 @@ class RowScorer:
     unread: int = 0  # cells that could not be read
     first_unread: str | None = None  # the error of the first of them
 
-    def score(self, blocks: Iterable[Any]) -> Iterator[Any]:
+    def score(self, blocks: Iterable[RowSource]) -> Iterator[pa.Table]:
         """Yield the table to write for each block."""
         for block in blocks:
             with block.placing():
@@ -56,14 +58,14 @@ class RowScorer:
             columns["outside"] = pa.array([", ".join(inputs[row]) for row in outside], pa.string())
         return pa.table(self._kept(block, columns) | columns)
 
-    def _predict(self, block: RowSource) -> Any:
+    def _predict(self, block: RowSource) -> tuple[Numbers, BoolArray]:
         """Return columns of predictions by name, prefixed by the target if there are several."""
 
         def count(cells: UnreadCells) -> None:
             self.unread += len(cells.rows)
             self.first_unread = self.first_unread or str(block.placed(cells.error))
 
-        inputs: Any = self.model.pick(block.frame)
+        inputs = self.model.pick(block.frame)
         coverages = None if self.coverages is None else tuple(self.coverages)
         query = Query(coverages, tuple(self.quantiles or ()))
         if not isinstance(self.model, MultiTargetRegressor):
@@ -72,15 +74,15 @@ class RowScorer:
         predictions, outside = self.model.query_and_check(
             inputs, query, joint=self.joint, on_unread=count
         )
-        columns: dict[str, Any] = {}
+        columns: Numbers = {}
         for target, single in zip(predictions, self.model.models_, strict=True):
             written = self._written(predictions[target], single)
             columns |= {f"{target}_{name}": values for name, values in written.items()}
         return columns, outside
 
-    def _written(self, prediction: Prediction, model: "IntervalRegressor") -> dict[str, Any]:
+    def _written(self, prediction: Prediction, model: IntervalRegressor) -> Numbers:
         """Return the columns of a prediction, in text files without meaningless digits."""
-        columns: dict[str, Any] = prediction.columns()
+        columns = prediction.columns()
         if not self.as_text:
             return columns
         spread = cast(float, model.target_.high) - cast(float, model.target_.low)

@@ -72,7 +72,7 @@ def tune_command(options: TuneOptions) -> None:
     at any time: when run again, it continues where it stopped.
     """
     data, target, out, bounds = options.data, options.target, options.out, options.bounds
-    common.check_coverage(options.coverage)
+    common.check_fractions("--coverage", options.coverage)
     check_place(out, "settings.toml")
     form = common.make_form(options.delimiter, options.encoding)
     kinds = common.parse_kinds(options.types)
@@ -83,7 +83,7 @@ def tune_command(options: TuneOptions) -> None:
 
     table = reading.read_files(data, form)[1]
     labelled = reading.take_targets(table, [target], kinds, options.missing_target)
-    table, y, left_out = labelled.table, labelled.values.to_numpy(), labelled.left_out
+    table, y, left_out = labelled.table, labelled.values[target].to_numpy(), labelled.left_out
     inputs, labels = reading.inputs_and_groups(table, [target], options.groups, options.ignore)
     with reading.refusing(table):
         X = TableEncoder(kinds=kinds).fit_transform(inputs)

@@ -49,7 +49,7 @@ def watch_command(
     of training. The adapted model is saved in its folder after every block. After a kill, or when
     the file has grown, the same command continues where it stopped.
     """
-    common.check_coverage(coverage)
+    common.check_fractions("--coverage", coverage)
     if delay > block:
         raise typer.BadParameter(
             f"--delay {delay} exceeds --block {block}: blocks should be many times as long"
@@ -60,14 +60,15 @@ def watch_command(
     fitted = load(model).set_params(n_jobs=options.n_jobs)
     level = coverage or fitted.coverage
     files, (table, values, _, _) = options.read(fitted, data, _read)
+    targets = values.iloc[:, 0].to_numpy()
     log = _Log(fitted, model, files, out, level)
     numbers, start = table.row_numbers, 0
     try:
         inputs = fitted.pick(table.frame)
-        digests = _RowDigests(table.frame, values, [column.name for column in fitted.inputs_])
-        for start in range(log.start(numbers, digests), len(values), block):
+        digests = _RowDigests(table.frame, targets, [column.name for column in fitted.inputs_])
+        for start in range(log.start(numbers, digests), len(targets), block):
             rows = slice(start, start + block)
-            updated = fitted.update(inputs[rows], values[rows], delay=delay)
+            updated = fitted.update(inputs[rows], targets[rows], delay=delay)
             last = start + len(updated.y) - 1
             log.take(updated, int(numbers[last]), digests[last])
             if not options.as_json:

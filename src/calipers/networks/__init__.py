@@ -5,6 +5,7 @@ A network maps one standardised row of inputs to a few raw outputs, which a head
 Equinox modules, see ``Network``.
 """
 
+from calipers.networks._activations import ACTIVATIONS, Activation
 from calipers.networks._factories import (
     ROWS_FOR_KNOTS as ROWS_FOR_KNOTS,
     Around,
@@ -22,7 +23,6 @@ from calipers.networks._mlp import (
     smooth as smooth,
 )
 from calipers.networks._modules import (
-    ACTIVATIONS,
     EmbeddedPerceptron as EmbeddedPerceptron,
     Linear,
     Perceptron,
@@ -34,6 +34,7 @@ __all__ = [
     "ACTIVATIONS",
     "MLP",
     "NETWORKS",
+    "Activation",
     "Around",
     "DenseFactory",
     "Linear",

@@ -10,8 +10,8 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
+from calipers.networks._activations import ACTIVATIONS
 from calipers.networks._modules import (
-    ACTIVATIONS,
     EmbeddedPerceptron,
     Linear,
     Perceptron,
@@ -218,5 +218,5 @@ def network_code(network: Network) -> tuple[Any, ...]:
     if isinstance(network, Around):
         return (type(network), *network_code(network.network))
     if isinstance(network, DenseFactory):
-        return (type(network), ACTIVATIONS[network.activation])
+        return (type(network), ACTIVATIONS[network.activation].function)
     return (type(network),)

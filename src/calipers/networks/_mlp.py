@@ -3,15 +3,15 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from numbers import Integral
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils._param_validation import Interval as Within, StrOptions
 
+from calipers.networks._activations import ACTIVATIONS
 from calipers.networks._factories import DenseFactory
-from calipers.networks._modules import ACTIVATIONS
 
 _ROWS_PER_FREQUENCY = 3  # per input: few rows cannot tell which of many frequencies matter
 _ROWS_PER_INPUT = 100  # with at least this many, cosines start at full amplitude
@@ -65,13 +65,15 @@ class MLP(BaseEstimator):
     bins: int | str = "auto"
     trees: int | str = "auto"
 
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        "hidden_layers": ["array-like"],
-        "activation": [StrOptions(set(ACTIVATIONS))],
-        "frequencies": [Within(Integral, 0, None, closed="left")],
-        "bins": [Within(Integral, 0, None, closed="left"), StrOptions({"auto"})],
-        "trees": [Within(Integral, 0, 10_000, closed="both"), StrOptions({"auto"})],
-    }
+    @property
+    def _parameter_constraints(self) -> dict[str, list[Any]]:
+        return {
+            "hidden_layers": ["array-like"],
+            "activation": [StrOptions(set(ACTIVATIONS))],
+            "frequencies": [Within(Integral, 0, None, closed="left")],
+            "bins": [Within(Integral, 0, None, closed="left"), StrOptions({"auto"})],
+            "trees": [Within(Integral, 0, 10_000, closed="both"), StrOptions({"auto"})],
+        }
 
     def factory(self, X: NDArray[np.floating[Any]], rows: int) -> DenseFactory:
         """Return the factory of networks that suit inputs ``X`` with ``rows`` training rows."""

@@ -1,20 +1,13 @@
 """Equinox modules: layers, embeddings of the inputs, and the networks made of them."""
 
-from collections.abc import Callable
-
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 
+from calipers.networks._activations import ACTIVATIONS
+
 # Least-squares coefficients of odd powers x, x^3, ... for -sin(2 pi x), with x from -1/4 to 1/4.
 _SINE = (-6.2831853, 41.341681, -81.60248, 76.581256, -39.760497)
-
-ACTIVATIONS: dict[str, Callable[[jax.Array], jax.Array]] = {
-    "relu": jax.nn.relu,
-    "silu": jax.nn.silu,
-    "gelu": jax.nn.gelu,
-    "tanh": jnp.tanh,
-}
 
 
 class Linear(eqx.Module):

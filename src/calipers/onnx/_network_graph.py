@@ -7,7 +7,6 @@ inputs are standardised in double precision, networks compute in single precisio
 scale is applied in double precision again.
 """
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -227,9 +226,12 @@ def _module(graph: Graph, module: "eqx.Module", x: Value) -> Value:
             f"a network of type {type(module).__name__} cannot be exported to ONNX: only those of "
             "calipers.networks can"
         )
+    activation = networks.ACTIVATIONS[module.activation].onnx
+    if activation is None:
+        raise ValueError(f"the activation {module.activation!r} has no ONNX form")
     *hidden, last = module.layers
     for layer in hidden:
-        x = _ACTIVATIONS[module.activation](graph, _linear(graph, layer, x))
+        x = activation(graph, _linear(graph, layer, x))
     return _linear(graph, last, x)
 
 
@@ -260,16 +262,3 @@ def _segments(graph: Graph, encoding: networks.PiecewiseLinear, x: Value) -> Val
     filled = graph("Clip", (chosen - knots[..., :-1]) * slope, 0, 1)
     filled = filled * encoding.amplitude[:, None, :, None]
     return graph("Reshape", filled, graph.integers(members, -1, inputs * width.shape[-1]))
-
-
-def _gelu(graph: Graph, x: Value) -> Value:
-    inner = x + x * x * x * 0.044715
-    return x * 0.5 * (graph("Tanh", inner * (2 / np.pi) ** 0.5) + 1)
-
-
-_ACTIVATIONS: dict[str, Callable[[Graph, Value], Value]] = {
-    "relu": lambda graph, x: graph("Relu", x),
-    "silu": lambda graph, x: x * graph("Sigmoid", x),
-    "gelu": _gelu,
-    "tanh": lambda graph, x: graph("Tanh", x),
-}

@@ -20,6 +20,8 @@ from calipers.preprocessing._column import (
     describe_numbers as describe_numbers,
     holds_more_than_numbers as holds_more_than_numbers,
     is_frame as is_frame,
+    refuse_same_names as refuse_same_names,
+    wrong_width as wrong_width,
 )
 from calipers.preprocessing._document import check_column as check_column
 from calipers.preprocessing._encoder import TableEncoder
@@ -72,7 +74,7 @@ from calipers.preprocessing._unread import (
     OnUnread as OnUnread,
     UnreadCells as UnreadCells,
     accept as accept,
-    refuse as refuse,
+    refuse_unread as refuse_unread,
     warn_unread as warn_unread,
 )
 from calipers.preprocessing._words import with_words as with_words, word_pattern as word_pattern

@@ -10,7 +10,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from calipers._checks import refuse_masked
-from calipers._text import did_you_mean
+from calipers._text import did_you_mean, same_names
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -122,6 +122,17 @@ def check_names(present: Iterable[str], names: Sequence[str]) -> None:
         raise DataError(f"the table lacks the {columns} {shown}{more}")
 
 
+def refuse_same_names(what: str, names: Iterable[str]) -> None:
+    """Refuse several columns of one name; ``what`` says where they are."""
+    if problem := same_names(what, names):
+        raise DataError(problem)
+
+
+def wrong_width(found: int, expected: int, who: str) -> DataError:
+    """The error for rows with another number of columns, in the words of scikit-learn."""
+    return DataError(f"X has {found} features, but {who} is expecting {expected} features as input")
+
+
 def is_frame(X: object) -> bool:
     """Whether ``X`` is a frame of pandas or polars, or a table of Arrow.
 
@@ -162,10 +173,7 @@ def as_frame(X: Any, columns: tuple[Column, ...] = ()) -> "pd.DataFrame":
             f"a table with 0 {what} (shape={X.shape}) while a minimum of 1 is required."
         )
     frame = X.set_axis([str(name) for name in X.columns], axis=1)
-    duplicates = frame.columns[frame.columns.duplicated()]
-    if len(duplicates):
-        problem = f"the table has more than one column {duplicates[0]!r}: give each its own name"
-        raise DataError(problem)
+    refuse_same_names("the table has more than one column", frame.columns)
     return _without_arrow_types(frame)
 
 
@@ -194,10 +202,7 @@ def _named(X: Any, columns: tuple[Column, ...]) -> "pd.DataFrame":
             f"a table has rows and columns, got an array of shape {values.shape}. Reshape your data"
         )
     if columns and values.shape[1] != len(columns):
-        raise DataError(
-            f"X has {values.shape[1]} features, but TableEncoder is expecting {len(columns)} "
-            "features as input"
-        )
+        raise wrong_width(values.shape[1], len(columns), "TableEncoder")
     names = [c.name for c in columns] or [f"x{i}" for i in range(values.shape[1])]
     frame = pd.DataFrame(values, columns=names)
     return frame.infer_objects()

@@ -21,7 +21,7 @@ from calipers.preprocessing._encoders import ENCODERS, DateEncoder, Encoder, Num
 from calipers.preprocessing._kinds import has_decimal_comma, may_be_in_thousands
 from calipers.preprocessing._learn import learn
 from calipers.preprocessing._numbers import kind_of
-from calipers.preprocessing._unread import OnUnread, UnreadCells, refuse
+from calipers.preprocessing._unread import OnUnread, UnreadCells, refuse_unread
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -200,7 +200,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         parts = [encoder.encode(values[column.name]) for column, encoder in pairs if column.used]
         return np.concatenate(parts, axis=1)
 
-    def read(self, X: ArrayLike, on_unread: OnUnread = refuse) -> dict[str, NDArray[Any]]:
+    def read(self, X: ArrayLike, on_unread: OnUnread = refuse_unread) -> dict[str, NDArray[Any]]:
         """Values of the columns that are used, as ``transform`` reads them.
 
         Numbers and booleans as floats, dates as seconds since 1970, NaN where they are missing;
@@ -225,7 +225,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         return self.transform_and_check(X)[1]
 
     def transform_and_check(
-        self, X: ArrayLike, on_unread: OnUnread = refuse
+        self, X: ArrayLike, on_unread: OnUnread = refuse_unread
     ) -> tuple[FloatArray, NDArray[np.bool_]]:
         """The results of ``transform`` and ``outside``, reading the table once.
 

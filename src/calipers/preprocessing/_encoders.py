@@ -21,7 +21,7 @@ from calipers.preprocessing._categories import CategoryEncoder, TextEncoder, as_
 from calipers.preprocessing._column import DataError
 from calipers.preprocessing._readings import NumberText, read_dates
 from calipers.preprocessing._text_columns import as_text, read_truth
-from calipers.preprocessing._unread import OnUnread, refuse, tell_unread
+from calipers.preprocessing._unread import OnUnread, refuse_unread, tell_unread
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -125,7 +125,7 @@ class NumberEncoder(RangeEncoder):
     means: list[float] = field(default_factory=list)
     spreads: list[float] = field(default_factory=list)
 
-    def read(self, series: "pd.Series[Any]", on_unread: OnUnread = refuse) -> FloatArray:
+    def read(self, series: "pd.Series[Any]", on_unread: OnUnread = refuse_unread) -> FloatArray:
         import pandas as pd
 
         if pd.api.types.is_timedelta64_dtype(series.dtype):
@@ -196,7 +196,7 @@ class NumberEncoder(RangeEncoder):
 class BooleanEncoder(NumberEncoder):
     """Booleans as 1 and 0, imputed by the more frequent value."""
 
-    def read(self, series: "pd.Series[Any]", on_unread: OnUnread = refuse) -> FloatArray:
+    def read(self, series: "pd.Series[Any]", on_unread: OnUnread = refuse_unread) -> FloatArray:
         import pandas as pd
 
         if pd.api.types.is_numeric_dtype(series.dtype):
@@ -213,7 +213,7 @@ class DateEncoder(RangeEncoder):
     cycles: list[str] = field(default_factory=list)
     form: str | None = None
 
-    def read(self, series: "pd.Series[Any]", on_unread: OnUnread = refuse) -> FloatArray:
+    def read(self, series: "pd.Series[Any]", on_unread: OnUnread = refuse_unread) -> FloatArray:
         import pandas as pd
 
         if isinstance(series.dtype, pd.PeriodDtype):

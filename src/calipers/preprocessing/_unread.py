@@ -36,7 +36,7 @@ OnUnread: TypeAlias = Callable[[UnreadCells], object]
 """Called with the cells of a column that cannot be read, which then count as missing; may raise."""
 
 
-def refuse(cells: UnreadCells) -> None:
+def refuse_unread(cells: UnreadCells) -> None:
     """Raise the error of the first cell."""
     raise cells.error
 
@@ -54,7 +54,7 @@ def tell_unread(
 ) -> None:
     """Report unreadable ``rows`` of a column with so many values; refuse more than ``FEW``."""
     cells = UnreadCells(str(series.name), rows, problem)
-    (on_unread if len(rows) <= FEW * present else refuse)(cells)
+    (on_unread if len(rows) <= FEW * present else refuse_unread)(cells)
 
 
 def warn_unread(found: Sequence[UnreadCells]) -> None:

@@ -40,7 +40,7 @@ def media_type(header: str) -> str:
     return kind
 
 
-def columns_of(rows: Sequence[Any], served: Served) -> Columns:
+def row_columns(rows: Sequence[Any], served: Served) -> Columns:
     """Return the rows of a request in JSON as columns."""
     inputs = served.inputs
     if isinstance(rows[0], list):

@@ -180,7 +180,7 @@ def _problem_of(error: Exception) -> HTTPProblem:
     return HTTPProblem(500, "an internal error occurred in the server; see its log")
 
 
-async def read_body(request: Request, most: int, reserve: Reserve) -> bytes:
+async def receive_body(request: Request, most: int, reserve: Reserve) -> bytes:
     """Return the body of a request, of at most ``most`` bytes, whatever Content-Length says.
 
     Memory is reserved before each chunk is kept.

@@ -149,7 +149,7 @@ def _outside(served: Served, prediction: ServedPrediction) -> list[list[str]]:
     return outside
 
 
-def as_frame(
+def predictions_frame(
     served: Served, prediction: ServedPrediction, kept: "pd.DataFrame | None" = None
 ) -> "pd.DataFrame":
     """Return predictions as a frame, after the columns of the frame ``kept``."""

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from calipers._checks import FloatArray
 from calipers.calibration import AdaptiveCoverage, Martingale
 from calipers.prediction import Prediction, Query
-from calipers.preprocessing import Column, OnUnread, accept, check_names, refuse
+from calipers.preprocessing import Column, OnUnread, accept, check_names, refuse_unread
 from calipers.regressor import IntervalRegressor
 
 _PUBLIC = ("fitted_at", "rows", "versions", "evaluation")  # facts without paths of files
@@ -55,7 +55,7 @@ class ServedPrediction:
     def __len__(self) -> int:
         return len(self.outside)
 
-    def __getitem__(self, rows: Any) -> "ServedPrediction":
+    def __getitem__(self, rows: slice) -> "ServedPrediction":
         bounds = None if self.bounds is None else self.bounds[rows]
         inputs = None if self.inputs is None else self.inputs[rows]
         version = np.broadcast_to(self.version, len(self))[rows]
@@ -131,7 +131,7 @@ class Served:
         ordered = [pieces[i] for i in order]
         # A few cells that cannot be read are missing values, counted in the rows of one request:
         # with others in between, the response would depend on who else asks.
-        on_unread = accept if len(pieces) == 1 else refuse
+        on_unread = accept if len(pieces) == 1 else refuse_unread
         numbers, outside = self._read(_joined(ordered), on_unread)
         queries = [(len(piece), self._with_own_coverage(piece.query)) for piece in ordered]
         version, ensemble = self._versions[-1]

@@ -15,7 +15,7 @@ from calipers.preprocessing import DataError
 from calipers.serve import _bodies as bodies, _responses as responses
 from calipers.serve._batching import LARGE, Batcher, offload
 from calipers.serve._bodies import JSON, media_type
-from calipers.serve._guard import ACCOUNT, Account, read_body
+from calipers.serve._guard import ACCOUNT, Account, receive_body
 from calipers.serve._json import read_labels, read_request
 from calipers.serve._monitor import Monitor
 from calipers.serve._problems import HTTPProblem, problem_of_table
@@ -113,7 +113,7 @@ class Service:
         """Return the body of a request, which holds a slot from then on."""
         try:
             async with asyncio.timeout(self._settings.timeout):
-                body = await read_body(request, self._settings.max_body, account.reserve)
+                body = await receive_body(request, self._settings.max_body, account.reserve)
         except TimeoutError:
             raise HTTPProblem(408, "the body did not arrive in time") from None
         account.admit()  # not before: stalling callers would hold all slots
@@ -155,7 +155,7 @@ class Service:
             numbers = self._checked(served, rows, query)
             reserve(responses.numbers_bytes(numbers, rows))
             return _RequestRows(
-                bodies.columns_of(request.rows, served), rows, numbers, query, request.record
+                bodies.row_columns(request.rows, served), rows, numbers, query, request.record
             )
         fields = fields or AddressFields.model_validate({})
         query, table = fields.to_query(), bodies.read_body(body, sent, limits, reserve)
@@ -254,4 +254,4 @@ def _written(
 ) -> bytes:
     if kind == JSON:
         return responses.as_json(served, prediction, table.numbers, key)
-    return responses.write_frame(responses.as_frame(served, prediction, table.frame), kind)
+    return responses.write_frame(responses.predictions_frame(served, prediction, table.frame), kind)

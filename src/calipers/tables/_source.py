@@ -1,11 +1,12 @@
 """Rows with their origin, so that errors can name file and row; and limits on untrusted tables."""
 
-from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import TYPE_CHECKING
+
+from calipers._text import did_you_mean, same_names
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -110,7 +111,6 @@ class RowSource:
 
     def require(self, column: str) -> None:
         """Refuse rows that lack a column."""
-        from calipers._text import did_you_mean
         from calipers.preprocessing import DataError
 
         if column not in self.frame:
@@ -120,9 +120,7 @@ class RowSource:
 
 def check_distinct(names: list[str], name: str) -> None:
     """Refuse a table with two columns of the same name; ``name`` is the table's name in errors."""
-    column, count = Counter(names).most_common(1)[0] if names else ("", 0)
-    if count > 1:
-        problem = f"there is more than one column {column!r}: give each its own name"
+    if problem := same_names("there is more than one column", names):
         raise TableError(problem, file=name)
 
 

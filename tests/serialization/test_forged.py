@@ -8,6 +8,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from tests.campaigns._models import new_models, old_models
+from tests.campaigns._tally import FOLDERS
+from tests.campaigns.forged_folders import mutants, old_mutants, outcome, reseal
 from typer.testing import CliRunner
 
 from calipers import load
@@ -15,10 +18,6 @@ from calipers.cli import app
 from calipers.networks import DenseFactory
 from calipers.prediction import Query
 from calipers.storage import ModelFileError, read_model
-
-from .campaigns._models import new_models, old_models
-from .campaigns._tally import FOLDERS
-from .campaigns.forged_folders import mutants, old_mutants, outcome, reseal
 
 
 def put(*path_and_value):
@@ -108,6 +107,8 @@ FORGED = {
         put("ensemble", "program", "network", "columns", [0, 3]),
         "columns must be below 3",
     ),
+    "outputs": ("default", put(*NETWORK, "skip", [0, 3]), "network must be of outputs below 3"),
+    "point of no output": ("upgraded", put(*NETWORK, "point_at", 3), "of outputs below 3"),
     "no column": ("default", put("inputs", "columns", []), "inputs.columns must be a list"),
     "unknown parameter": ("default", put("parameters", "spam", 1), "without 'spam'"),
     "parameter": ("default", put("parameters", "coverage", "all"), "coverage"),

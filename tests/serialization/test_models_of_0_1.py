@@ -8,7 +8,7 @@ import pytest
 
 from calipers import IntervalRegressor
 
-FOLDER = Path(__file__).parent / "data" / "model-0.1"
+FOLDER = Path(__file__).parents[1] / "data" / "model-0.1"
 EXPECTED = dict(np.load(FOLDER / "expected.npz"))
 MODELS = sorted(path.name for path in FOLDER.iterdir() if path.is_dir())
 WITHOUT_QUANTILES = {"sem"}  # bounds alone: no distribution
