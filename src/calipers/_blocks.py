@@ -14,7 +14,7 @@ from typing import TypeVar
 import joblib
 import numpy as np
 
-from calipers._checks import FloatArray
+from calipers._arrays import FloatArray
 
 Result = TypeVar("Result")
 Index = tuple[slice, ...]

@@ -9,26 +9,12 @@ import sys
 import warnings
 from collections.abc import Mapping, Sequence
 from functools import partial
-from types import EllipsisType
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-FloatArray = NDArray[np.float64]
-BoolArray = NDArray[np.bool_]
-IntArray = NDArray[np.intp]
-Float32Array = NDArray[np.float32]
-AnyFloatArray = NDArray[np.floating[Any]]  # of any precision
-AnyIntArray = NDArray[np.integer[Any]]  # of any size
-
-IndexLike: TypeAlias = (
-    int | slice | EllipsisType | list[int] | tuple[Any, ...] | AnyIntArray | BoolArray | None
-)
-"""What NumPy accepts in brackets."""
-
-Array: TypeAlias = Any
-"""An array of NumPy, JAX or PyTorch, or a value of an ONNX graph; they have no common type."""
+from calipers._arrays import BoolArray, FloatArray
 
 MAX_TARGET = 1e150
 """Largest absolute target: its square is still finite."""
@@ -110,7 +96,7 @@ def checked(
     return array
 
 
-def refuse_where(name: str, array: FloatArray, bad: NDArray[np.bool_], rule: str) -> None:
+def refuse_where(name: str, array: FloatArray, bad: BoolArray, rule: str) -> None:
     """Raise an error for the first bad value, if there is one."""
     if bad.any():
         where = tuple(int(i) for i in np.unravel_index(int(np.argmax(bad)), bad.shape))

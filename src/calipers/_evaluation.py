@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import _safe_indexing
 
 from calipers import metrics
-from calipers._checks import FloatArray
+from calipers._arrays import FloatArray
 from calipers._estimator.row_labels import checked_target
 from calipers._progress import progress
 from calipers.prediction import Prediction, Query

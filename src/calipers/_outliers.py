@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
-    from calipers._checks import AnyFloatArray, BoolArray
+    from calipers._arrays import AnyFloatArray, BoolArray
 
 FAR_TARGETS = (
     "networks are not trained on such rows, but calibration uses them, so intervals of high "

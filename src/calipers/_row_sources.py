@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from calipers._checks import FloatArray
+from calipers._arrays import FloatArray
 from calipers._text import did_you_mean
 from calipers.cluster import is_lazy
 from calipers.preprocessing import DataError, is_frame, read_target

@@ -18,8 +18,8 @@ from numpy.typing import ArrayLike
 from scipy.special import ndtri
 
 from calipers import _checks as checks
+from calipers._arrays import FloatArray
 from calipers._blocks import sum_members
-from calipers._checks import FloatArray
 from calipers.distributions import SplitNormal, SplitNormalMixture, scale_table
 
 if TYPE_CHECKING:

@@ -15,8 +15,8 @@ import joblib
 import numpy as np
 
 from calipers import _checks as checks
+from calipers._arrays import FloatArray
 from calipers._blocks import sum_members
-from calipers._checks import FloatArray
 from calipers.aggregation import AGGREGATIONS, Aggregation, Interval
 from calipers.bank import Bank, Upgraded
 from calipers.calibration import (

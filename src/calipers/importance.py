@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import _safe_indexing
 
-from calipers._checks import FloatArray
+from calipers._arrays import FloatArray
 from calipers._estimator.row_labels import checked_target
 from calipers.metrics import interval_score
 from calipers.prediction import Query

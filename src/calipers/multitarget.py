@@ -27,7 +27,7 @@ from sklearn.utils import Tags, check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from calipers import storage
-from calipers._checks import FloatArray
+from calipers._arrays import FloatArray
 from calipers._estimator.joint_fits import run_fits
 from calipers._estimator.large import fit_steps
 from calipers._estimator.row_labels import checked_target

@@ -15,7 +15,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils._param_validation import Interval as Within, StrOptions
 
 from calipers import losses
-from calipers._checks import Array
+from calipers._arrays import Array
 from calipers.distributions import TARGET_MAPS
 from calipers.heads import HEADS
 

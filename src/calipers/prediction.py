@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from calipers import _checks as checks
-from calipers._checks import FloatArray
+from calipers._arrays import FloatArray
 from calipers.distributions import (
     MAX_ATOMS,
     Distribution,

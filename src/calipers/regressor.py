@@ -13,7 +13,7 @@ from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
 from calipers import storage
-from calipers._checks import FloatArray
+from calipers._arrays import FloatArray
 from calipers._constraints import PAPER, constraints
 from calipers._estimator.conformal import conformal_ensemble
 from calipers._estimator.inputs import Inputs

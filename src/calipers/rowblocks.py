@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from calipers._checks import FloatArray
+from calipers._arrays import FloatArray
 from calipers._row_sources import check_columns, delayed_parts, inputs_and_targets, opener
 
 __all__ = ["RowBlocks", "Sample"]

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 from skpro.distributions.base import BaseDistribution
 from skpro.regression.base import BaseProbaRegressor
 
-from calipers._checks import FloatArray
+from calipers._arrays import FloatArray
 from calipers.distributions import Distribution, SplitNormal, SplitNormalMixture
 from calipers.networks import MLP
 from calipers.objectives import LOSSES

@@ -39,7 +39,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from calipers._checks import AnyFloatArray, FloatArray, IndexLike
+from calipers._arrays import AnyFloatArray, FloatArray, IndexLike
 
 try:
     import torch

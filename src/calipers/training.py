@@ -12,7 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
-from calipers._checks import MAX_TARGET, FloatArray, IntArray, warn
+from calipers._arrays import FloatArray, IntArray
+from calipers._checks import MAX_TARGET, warn
 from calipers.aggregation import AGGREGATIONS
 from calipers.bank import Bank, Plan, Program, Settings, padded, spawn_seeds
 from calipers.crossfit import Fold, set_aside

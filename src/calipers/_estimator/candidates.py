@@ -32,7 +32,7 @@ from typing import cast
 
 import numpy as np
 
-from calipers._checks import FloatArray, IntArray
+from calipers._arrays import FloatArray, IntArray
 from calipers._estimator.joint_fits import Steps
 from calipers._estimator.model import Model
 from calipers._estimator.training_rows import TrainingRows

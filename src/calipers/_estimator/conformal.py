@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from calipers._checks import FloatArray
+from calipers._arrays import FloatArray
 from calipers._estimator.inputs import Inputs
 from calipers._estimator.model import Model
 from calipers._estimator.row_labels import checked_weights, group_labels

@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from calipers._checks import FloatArray, IntArray, warn
+from calipers._arrays import FloatArray, IntArray
+from calipers._checks import warn
 from calipers._estimator.candidates import choose_shape
 from calipers._estimator.joint_fits import Steps, Training
 from calipers._estimator.model import Model

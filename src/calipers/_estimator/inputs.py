@@ -11,7 +11,8 @@ from sklearn.base import clone
 from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import check_X_y, validate_data
 
-from calipers._checks import BoolArray, FloatArray, refuse_masked, warn
+from calipers._arrays import BoolArray, FloatArray
+from calipers._checks import refuse_masked, warn
 from calipers._estimator.column_names import by_position, column_names
 from calipers._estimator.row_labels import check_size, readable_target
 from calipers._estimator.wrapped import Regressor, points_of

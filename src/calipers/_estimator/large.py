@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import check_random_state
 
-from calipers._checks import Float32Array, FloatArray
+from calipers._arrays import Float32Array, FloatArray
 from calipers._estimator.candidates import FOLDS, choose_shape, has_choice
 from calipers._estimator.fitting import calibrated, ensemble_of, fit_rows
 from calipers._estimator.joint_fits import Steps, report_time, run_fit, train_in_time

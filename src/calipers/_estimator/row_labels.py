@@ -8,7 +8,8 @@ from sklearn.utils import check_consistent_length, column_or_1d
 from sklearn.utils.validation import _check_sample_weight
 
 from calipers import preprocessing
-from calipers._checks import MAX_TARGET, FloatArray, IntArray, refuse_masked
+from calipers._arrays import FloatArray, IntArray
+from calipers._checks import MAX_TARGET, refuse_masked
 from calipers.preprocessing import HOW, DataError
 
 _MIN_RANGE = 1e-290  # range of targets: a millionth of it still has full precision

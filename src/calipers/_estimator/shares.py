@@ -13,7 +13,7 @@ from typing import Any, Self
 import joblib
 import numpy as np
 
-from calipers._checks import IntArray
+from calipers._arrays import IntArray
 from calipers.rowblocks import RowBlocks, Sample, chosen_rows, dask_function, merged_sample
 
 Train = Callable[[Iterable[Any], int, Sequence[int], int], Any]

@@ -11,7 +11,8 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import check_random_state
 
 from calipers import storage
-from calipers._checks import FloatArray, IntArray, warn
+from calipers._arrays import FloatArray, IntArray
+from calipers._checks import warn
 from calipers._estimator.inputs import learn_inputs
 from calipers._estimator.model import Model
 from calipers._estimator.row_labels import checked_weights, group_labels

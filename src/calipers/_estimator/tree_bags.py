@@ -14,7 +14,7 @@ from typing import NamedTuple
 import joblib
 import numpy as np
 
-from calipers._checks import FloatArray, IntArray
+from calipers._arrays import FloatArray, IntArray
 from calipers._estimator.model import Model
 from calipers._estimator.training_rows import TrainingRows, rows_without
 from calipers.crossfit import Fold

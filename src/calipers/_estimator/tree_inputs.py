@@ -27,7 +27,7 @@ from threading import Event
 import joblib
 import numpy as np
 
-from calipers._checks import FloatArray
+from calipers._arrays import FloatArray
 from calipers._estimator.candidates import FOLDS, SMOOTH_RATIO, first_trial, sampled_folds
 from calipers._estimator.joint_fits import Steps
 from calipers._estimator.model import Model

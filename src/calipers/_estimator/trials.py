@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from calipers._checks import FloatArray
+from calipers._arrays import FloatArray
 from calipers._estimator.joint_fits import Steps, Training
 from calipers._estimator.model import Model
 from calipers._estimator.training_rows import TrainingRows, make_table

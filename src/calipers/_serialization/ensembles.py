@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from calipers._checks import FloatArray
+from calipers._arrays import FloatArray
 from calipers._schema import SchemaError, arrays_under, refuse
 from calipers._serialization import banks
 from calipers._serialization.model_schema import COLUMN, CUSTOM, check_ensemble

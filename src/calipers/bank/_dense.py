@@ -16,7 +16,7 @@ from typing import Self
 
 import numpy as np
 
-from calipers._checks import Float32Array
+from calipers._arrays import Float32Array
 from calipers.bank._lanes import PyTree, Scaling
 from calipers.heads import Head
 from calipers.networks import (

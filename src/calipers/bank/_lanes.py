@@ -6,7 +6,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 import jax.numpy as jnp
 
-from calipers._checks import Array
+from calipers._arrays import Array
 
 PyTree: TypeAlias = Any
 """A tree of arrays, as the network or the optimiser structures them."""

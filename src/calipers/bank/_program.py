@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
-from calipers._checks import Array
+from calipers._arrays import Array
 from calipers.bank._cache import single_precision
 from calipers.bank._lanes import (
     MEASURES,

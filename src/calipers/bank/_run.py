@@ -15,7 +15,7 @@ import jax
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from calipers._checks import AnyFloatArray, AnyIntArray
+from calipers._arrays import AnyFloatArray, AnyIntArray
 from calipers._process import before_computing
 from calipers.bank._cache import compiled
 from calipers.bank._clock import Clock

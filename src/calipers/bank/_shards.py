@@ -18,7 +18,7 @@ from typing import BinaryIO, Self
 import jax
 import numpy as np
 
-from calipers._checks import AnyFloatArray, AnyIntArray, Float32Array
+from calipers._arrays import AnyFloatArray, AnyIntArray, Float32Array
 from calipers.bank._cache import default_device
 from calipers.bank._lanes import Scaling
 from calipers.bank._shared_rows import DeviceRows, Table, padded

@@ -9,7 +9,7 @@ import jax
 import numpy as np
 from numpy.typing import NDArray
 
-from calipers._checks import AnyFloatArray, AnyIntArray
+from calipers._arrays import AnyFloatArray, AnyIntArray
 from calipers._outliers import ordinary_limits
 from calipers.bank._cache import default_device
 from calipers.bank._lanes import Scaling, Settings

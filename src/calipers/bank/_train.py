@@ -12,7 +12,7 @@ import jax
 import joblib
 import numpy as np
 
-from calipers._checks import AnyIntArray, BoolArray
+from calipers._arrays import AnyIntArray, BoolArray
 from calipers.bank._bank import BLOCK, Bank, lane_count
 from calipers.bank._cache import training_devices
 from calipers.bank._clock import Clock

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from calipers._checks import AnyFloatArray
+from calipers._arrays import AnyFloatArray
 from calipers.bank._bank import Bank
 from calipers.bank._lanes import Scaling
 from calipers.bank._program import Program

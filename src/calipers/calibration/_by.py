@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from calipers._checks import BoolArray, FloatArray, IntArray
+from calipers._arrays import BoolArray, FloatArray, IntArray
 from calipers._schema import array_of, arrays_under, refuse, within
 from calipers.calibration._calibrated import CalibratedMixture
 from calipers.calibration._level_map import Pieces

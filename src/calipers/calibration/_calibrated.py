@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtr, ndtri
 
 from calipers import _checks as checks
-from calipers._checks import FloatArray, IndexLike
+from calipers._arrays import FloatArray, IndexLike
 from calipers.calibration._effective import effective_note, rows_needed
 from calipers.calibration._integrals import ROWS, crps, mean_and_variance
 from calipers.calibration._level_map import LevelMap, MixtureRows

@@ -10,7 +10,7 @@ that a common factor shrinks too much. More steps would overfit the sample.
 import numpy as np
 from numpy.typing import NDArray
 
-from calipers._checks import FloatArray
+from calipers._arrays import FloatArray
 
 # Grid points on each side of the median, steps of expectation-maximisation, and the most rows that
 # represent one grid point.

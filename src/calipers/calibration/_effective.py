@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from calipers import _checks as checks
-from calipers._checks import FloatArray
+from calipers._arrays import FloatArray
 from calipers._text import listed
 
 # 1 - 0.9 is a little less than 0.1: levels this close to a limit count as being on it.

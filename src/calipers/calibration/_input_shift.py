@@ -22,8 +22,8 @@ from typing import Self
 import numpy as np
 from scipy.special import ndtri
 
+from calipers._arrays import FloatArray
 from calipers._blocks import sum_members
-from calipers._checks import FloatArray
 from calipers.calibration._tracking import reweigh
 
 MEMORIES = (100.0, 400.0, 100.0)

@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 from numpy.polynomial import legendre
 
-from calipers._checks import FloatArray, IntArray
+from calipers._arrays import FloatArray, IntArray
 from calipers.calibration import _rules as rules
 from calipers.calibration._level_map import MixtureRows
 from calipers.calibration._rules import Chain, Rule, make_rule

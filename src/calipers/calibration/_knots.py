@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import ndtri
 
-from calipers._checks import FloatArray, IntArray
+from calipers._arrays import FloatArray, IntArray
 from calipers._schema import array_of, refuse, within
 
 # Rows that share a knot: at most this fraction of the rows further out (ordinary, strict) ...

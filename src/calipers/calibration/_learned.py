@@ -8,7 +8,7 @@ from numpy.typing import ArrayLike
 from scipy.special import ndtri
 
 from calipers import _checks as checks, distributions
-from calipers._checks import FloatArray
+from calipers._arrays import FloatArray
 from calipers.calibration._calibrated import CalibratedMixture
 from calipers.calibration._level_map import KnotMap, MixtureRows
 from calipers.calibration._tracking import NORMAL

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from calipers import _checks as checks
-from calipers._checks import FloatArray, IntArray
+from calipers._arrays import FloatArray, IntArray
 from calipers.calibration._effective import ROUNDING
 from calipers.distributions import Members, mixture_logpdf, mixture_scores, mixture_values
 

@@ -22,7 +22,7 @@ from typing import Self
 import numpy as np
 from scipy.special import ndtr
 
-from calipers._checks import FloatArray
+from calipers._arrays import FloatArray
 
 BINS = 200
 PRIOR = 200.0

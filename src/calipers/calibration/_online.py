@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from calipers import _checks as checks
-from calipers._checks import FloatArray
+from calipers._arrays import FloatArray
 from calipers._schema import array_of, refuse, within
 from calipers.calibration._calibrated import CalibratedMixture, Unsupported, normal_scores
 from calipers.calibration._input_shift import InputShift

@@ -40,7 +40,7 @@ from numpy.typing import ArrayLike
 from scipy.special import polygamma
 
 from calipers import _checks as checks
-from calipers._checks import BoolArray, FloatArray, IntArray
+from calipers._arrays import BoolArray, FloatArray, IntArray
 from calipers.calibration._calibrated import normal_scores
 from calipers.calibration._deconvolution import mean_square, noise_of
 from calipers.distributions import SplitNormal, SplitNormalMixture

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from calipers._checks import FloatArray
+from calipers._arrays import FloatArray
 from calipers._schema import refuse
 from calipers.calibration._calibrated import CalibratedMixture, Unsupported
 from calipers.calibration._level_map import LevelMap

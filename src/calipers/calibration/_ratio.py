@@ -7,8 +7,8 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from calipers._arrays import FloatArray
 from calipers._blocks import sum_members
-from calipers._checks import FloatArray
 from calipers._schema import array_of, refuse
 
 # Ratios are clipped to this and its inverse.

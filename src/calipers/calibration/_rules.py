@@ -14,7 +14,7 @@ import numpy as np
 from numpy.polynomial import legendre
 from scipy.special import ndtr
 
-from calipers._checks import FloatArray, IntArray
+from calipers._arrays import FloatArray, IntArray
 from calipers.calibration._level_map import LevelMap, levels_of, scores_of
 
 # Level, on the normal scale, beyond which lies less than 1e-8 of the variance.

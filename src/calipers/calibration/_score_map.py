@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtr, ndtri
 
 from calipers import _checks as checks
-from calipers._checks import BoolArray, FloatArray, IntArray
+from calipers._arrays import BoolArray, FloatArray, IntArray
 from calipers.calibration._calibrated import CalibratedMixture
 from calipers.calibration._effective import ROUNDING, effective_number, independent_number
 from calipers.calibration._knots import (

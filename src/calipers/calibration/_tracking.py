@@ -31,7 +31,7 @@ from typing import NamedTuple, Protocol, Self
 import numpy as np
 from scipy.special import ndtri
 
-from calipers._checks import FloatArray
+from calipers._arrays import FloatArray
 
 TAILS = np.array([0.0005, 0.0025, 0.005, 0.0125, 0.025, 0.05, 0.1, 0.15, 0.2, 0.25, 0.325, 0.4])
 """Tail probabilities of the central intervals that have a margin."""

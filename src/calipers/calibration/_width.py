@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from calipers import _checks as checks
-from calipers._checks import BoolArray, FloatArray, IntArray
+from calipers._arrays import BoolArray, FloatArray, IntArray
 from calipers._schema import array_of, refuse
 from calipers.calibration._calibrated import CalibratedMixture
 from calipers.calibration._effective import effective_number

@@ -19,7 +19,7 @@ from calipers.multitarget import models_of
 from calipers.preprocessing import Column, DataError
 
 if TYPE_CHECKING:
-    from calipers._checks import IntArray
+    from calipers._arrays import IntArray
     from calipers.multitarget import MultiTargetRegressor
     from calipers.regressor import IntervalRegressor
     from calipers.tables import RowSource

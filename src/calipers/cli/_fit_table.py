@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 from sklearn.base import clone
 
-from calipers._checks import IntArray
+from calipers._arrays import IntArray
 from calipers.cli import _columns as columns, _labelled as reading
 from calipers.cli._fit import REFIT_ROWS, FitOptions
 from calipers.cli._holdout import HoldOut, copies, time_order

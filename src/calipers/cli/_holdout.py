@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from pandas.util import hash_pandas_object
 from sklearn.model_selection import GroupShuffleSplit, ShuffleSplit
 
-from calipers._checks import FloatArray, IntArray
+from calipers._arrays import FloatArray, IntArray
 from calipers.cli._measures import is_measured
 from calipers.preprocessing import DataError, TableEncoder, learn_number
 from calipers.tables import RowSource

@@ -10,7 +10,8 @@ from numpy.typing import ArrayLike
 from sklearn.metrics import mean_absolute_error, root_mean_squared_error
 
 from calipers import _schema as schema, metrics
-from calipers._checks import COVERAGES, FloatArray
+from calipers._arrays import FloatArray
+from calipers._checks import COVERAGES
 from calipers._evaluation import LabelledPrediction, predict_labelled
 from calipers._text import counted, few_digits, listed
 from calipers.calibration import RowCount, effective_rows, infinite_reason, rows_needed

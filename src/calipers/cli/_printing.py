@@ -11,7 +11,7 @@ import typer
 from calipers._text import counted, few_digits, plain
 
 if TYPE_CHECKING:
-    from calipers._checks import FloatArray
+    from calipers._arrays import FloatArray
 
 _WIDEST = 60  # characters of a cell; the last cell of a row may be longer
 

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias, cast
 import numpy as np
 import pyarrow as pa
 
-from calipers._checks import BoolArray, FloatArray
+from calipers._arrays import BoolArray, FloatArray
 from calipers._text import did_you_mean
 from calipers.cli._printing import meaningful
 from calipers.multitarget import MultiTargetRegressor, models_of

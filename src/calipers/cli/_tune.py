@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from calipers._checks import FloatArray, IntArray
+    from calipers._arrays import FloatArray, IntArray
     from calipers.regressor import IntervalRegressor
     from calipers.search import SearchResult
 

@@ -16,7 +16,7 @@ from calipers.cli._printing import meaningful, print_json
 if TYPE_CHECKING:
     import pandas as pd
 
-    from calipers._checks import FloatArray, IntArray
+    from calipers._arrays import FloatArray, IntArray
     from calipers.calibration import Learned
     from calipers.regressor import IntervalRegressor
     from calipers.tables import RowSource, TextFormat

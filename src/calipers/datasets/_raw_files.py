@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from calipers._checks import FloatArray
+from calipers._arrays import FloatArray
 from calipers.datasets._catalogue import DatasetCorruptError, Entry
 
 

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 from scipy.special import expit, ndtr, ndtri
 from scipy.stats import gamma, norm, rv_continuous
 
-from calipers._checks import FloatArray
+from calipers._arrays import FloatArray
 
 
 @dataclass(frozen=True, kw_only=True)

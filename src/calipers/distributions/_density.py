@@ -8,8 +8,8 @@ from collections.abc import Callable
 
 import numpy as np
 
+from calipers._arrays import FloatArray, IntArray
 from calipers._blocks import sum_members
-from calipers._checks import FloatArray, IntArray
 from calipers.distributions import _formulas as formulas
 from calipers.distributions._formulas import Members
 from calipers.distributions._mixture_formulas import logpdf

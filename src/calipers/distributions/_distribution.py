@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from calipers import _checks as checks
-from calipers._checks import BoolArray, FloatArray, IndexLike
+from calipers._arrays import BoolArray, FloatArray, IndexLike
 from calipers.distributions._narrowest import narrowest_interval
 
 if TYPE_CHECKING:

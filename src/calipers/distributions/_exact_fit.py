@@ -19,7 +19,7 @@ import numpy as np
 from scipy.interpolate import make_interp_spline
 from scipy.special import erfcinv, erfinv
 
-from calipers._checks import FloatArray
+from calipers._arrays import FloatArray
 from calipers.distributions._formulas import SQRT2
 
 # Measured for alpha from 1e-12 to 1 - 1e-9: both quantile conditions hold to 2e-15.

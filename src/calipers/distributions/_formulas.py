@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import erf, erfc, erfcinv, erfinv
 
-from calipers._checks import BoolArray, FloatArray, IntArray
+from calipers._arrays import BoolArray, FloatArray, IntArray
 
 SQRT2 = math.sqrt(2.0)
 SQRT_PI = math.sqrt(math.pi)

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
-from calipers._checks import FloatArray, IntArray
+from calipers._arrays import FloatArray, IntArray
 from calipers.distributions._formulas import SQRT_2_OVER_PI, Members
 from calipers.distributions._normal_scores import mixture_values
 from calipers.distributions._quantile import Terms, mixture_terms

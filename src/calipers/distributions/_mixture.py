@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from calipers import _checks as checks
+from calipers._arrays import FloatArray, IndexLike
 from calipers._blocks import blockwise, blockwise_ragged, sum_members
-from calipers._checks import FloatArray, IndexLike
 from calipers.distributions import _mixture_formulas as formulas
 from calipers.distributions._density import mixture_modes
 from calipers.distributions._distribution import ClosedForm

@@ -3,8 +3,8 @@
 import numpy as np
 from scipy.special import erf, erfc, owens_t
 
+from calipers._arrays import FloatArray
 from calipers._blocks import sum_members
-from calipers._checks import FloatArray
 from calipers.distributions import _formulas as formulas
 from calipers.distributions._formulas import SQRT2, SQRT_2_OVER_PI, Members
 from calipers.distributions._quantile import interval as interval, isf as isf, ppf as ppf

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from calipers._checks import FloatArray
+from calipers._arrays import FloatArray
 
 if TYPE_CHECKING:
     from calipers.distributions._distribution import Distribution

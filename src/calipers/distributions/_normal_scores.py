@@ -13,8 +13,8 @@ squares are finite.
 import numpy as np
 from scipy.special import log_ndtr, ndtr, ndtri, ndtri_exp
 
+from calipers._arrays import FloatArray, IntArray
 from calipers._blocks import sum_members
-from calipers._checks import FloatArray, IntArray
 from calipers.distributions import _formulas as formulas
 from calipers.distributions._density import find_crossings, widened
 from calipers.distributions._formulas import Members

@@ -8,8 +8,8 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtr
 
 from calipers import _checks as checks
+from calipers._arrays import BoolArray, FloatArray, IndexLike
 from calipers._blocks import sum_members
-from calipers._checks import BoolArray, FloatArray, IndexLike
 from calipers.distributions._distribution import Distribution, MappedDistribution
 from calipers.distributions._support import Support
 

@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import erf, erfc, ndtri
 
+from calipers._arrays import FloatArray, IntArray
 from calipers._blocks import sum_members
-from calipers._checks import FloatArray, IntArray
 from calipers.distributions import _formulas as formulas
 from calipers.distributions._formulas import SQRT2, SQRT_2_OVER_PI, Members
 

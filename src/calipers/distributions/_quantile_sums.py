@@ -7,8 +7,8 @@ apart.
 import numpy as np
 from scipy.special import ndtr
 
+from calipers._arrays import FloatArray
 from calipers._blocks import sum_members
-from calipers._checks import FloatArray
 
 SUM_SCORES = np.linspace(-6.0, 6.0, 193)
 """Normal scores of the quantiles that are summed."""

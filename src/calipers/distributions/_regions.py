@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from calipers._checks import FloatArray, IntArray
+from calipers._arrays import FloatArray, IntArray
 from calipers.distributions import (
     _density as density,
     _formulas as split_normal,

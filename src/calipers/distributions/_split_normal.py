@@ -7,8 +7,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from calipers import _checks as checks
+from calipers._arrays import BoolArray, FloatArray, IndexLike
 from calipers._blocks import blockwise
-from calipers._checks import BoolArray, FloatArray, IndexLike
 from calipers.distributions import _formulas as formulas
 from calipers.distributions._distribution import ClosedForm, Formula
 from calipers.distributions._exact_fit import fit_scales

@@ -19,7 +19,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from calipers._checks import FloatArray
+from calipers._arrays import FloatArray
 
 # Tolerance of values on a lattice, and on one of listed values, as fractions of a step.
 _CLOSE, _CLOSE_LISTED = 1e-5, 1e-3

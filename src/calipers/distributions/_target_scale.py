@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from calipers._checks import FloatArray
+from calipers._arrays import FloatArray
 from calipers.distributions._distribution import Distribution
 from calipers.distributions._mixture import SplitNormalMixture
 from calipers.distributions._observed import ObservedDistribution

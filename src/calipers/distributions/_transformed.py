@@ -20,8 +20,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from calipers import _checks as checks
+from calipers._arrays import FloatArray, IndexLike
 from calipers._blocks import sum_members
-from calipers._checks import MAX_TARGET, FloatArray, IndexLike
+from calipers._checks import MAX_TARGET
 from calipers.distributions._distribution import MappedDistribution
 from calipers.distributions._mixture import SplitNormalMixture
 from calipers.distributions._quantile_sums import SUM_LEVELS, summed_crps, summed_moments

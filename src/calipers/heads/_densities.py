@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 from jax.scipy.special import ndtr, ndtri
 
-from calipers._checks import Array
+from calipers._arrays import Array
 from calipers.heads._head import (
     MIN_SCALE,
     Arithmetic,

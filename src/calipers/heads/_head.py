@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
-from calipers._checks import Array
+from calipers._arrays import Array
 from calipers.distributions import SplitNormal, SplitNormalMixture
 
 if TYPE_CHECKING:

@@ -2,7 +2,7 @@
 
 from array_api_compat import array_namespace
 
-from calipers._checks import Array
+from calipers._arrays import Array
 from calipers.losses._rows import (
     Scalar,
     positive_part,

@@ -11,7 +11,8 @@ from math import pi, sqrt
 
 from array_api_compat import array_namespace
 
-from calipers._checks import Array, require_same_shape
+from calipers._arrays import Array
+from calipers._checks import require_same_shape
 from calipers.losses._rows import rows, special_functions, weighted_mean
 
 

@@ -5,7 +5,7 @@ They are not means of per-row losses, so the size of the batch matters.
 
 from array_api_compat import array_namespace
 
-from calipers._checks import Array
+from calipers._arrays import Array
 from calipers.losses._capture import captured_width, coverage_shortfall, hard_capture, soft_capture
 from calipers.losses._density_scores import squared_error
 from calipers.losses._rows import Scalar, positive_part, rows, weighted_mean

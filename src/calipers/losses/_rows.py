@@ -11,7 +11,8 @@ from array_api_compat import (
     is_torch_namespace,
 )
 
-from calipers._checks import Array, require_same_shape
+from calipers._arrays import Array
+from calipers._checks import require_same_shape
 
 Scalar: TypeAlias = Any
 """A Python float, or a scalar of the array library, possibly traced."""

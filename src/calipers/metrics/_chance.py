@@ -6,7 +6,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.stats import binom
 
-from calipers._checks import FloatArray, fraction, numbers, refuse_where
+from calipers._arrays import FloatArray
+from calipers._checks import fraction, numbers, refuse_where
 
 _STEPS = 40  # of a calibration curve
 _DRAWS = 2000  # simulated histograms, which show the variation by chance

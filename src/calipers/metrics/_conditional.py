@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from calipers._checks import FloatArray
+from calipers._arrays import FloatArray
 from calipers.metrics._weighted import average, interval_rows
 
 _GRID = 2.0**20  # parts of a mean weight in which slabs are searched

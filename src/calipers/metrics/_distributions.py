@@ -5,7 +5,8 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import ArrayLike
 
-from calipers._checks import FloatArray, finite, numbers, refuse_where, require_same_shape
+from calipers._arrays import FloatArray
+from calipers._checks import finite, numbers, refuse_where, require_same_shape
 from calipers.metrics._weighted import average, weighted
 
 

@@ -6,7 +6,8 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import ArrayLike
 
-from calipers._checks import FloatArray, finite, fraction, numbers
+from calipers._arrays import FloatArray
+from calipers._checks import finite, fraction, numbers
 from calipers.metrics._chance import shared_coverage
 from calipers.metrics._intervals import coverage_rate
 from calipers.metrics._weighted import weighted

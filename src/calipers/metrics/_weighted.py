@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from calipers._checks import FloatArray, finite, numbers, refuse_where, require_same_shape
+from calipers._arrays import FloatArray
+from calipers._checks import finite, numbers, refuse_where, require_same_shape
 
 # The only infinities allowed in arguments: the ends of open intervals.
 _OPEN_END = {"y_lower": -math.inf, "y_upper": math.inf}

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from calipers._checks import Float32Array
+from calipers._arrays import Float32Array
 
 if TYPE_CHECKING:
     from calipers.onnx import Graph, Value

@@ -35,7 +35,7 @@ import numpy as np
 import onnx
 from scipy.special import ndtri
 
-from calipers._checks import FloatArray
+from calipers._arrays import FloatArray
 from calipers._files import replace_file
 from calipers.aggregation import AGGREGATIONS
 from calipers.calibration import infinite_reason

@@ -4,7 +4,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from numpy.typing import ArrayLike
 
-from calipers._checks import FloatArray
+from calipers._arrays import FloatArray
 from calipers.distributions import SplitNormalMixture
 from calipers.plots._style import COLORS
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from calipers._checks import BoolArray, FloatArray
+from calipers._arrays import BoolArray, FloatArray
 from calipers.preprocessing._text_columns import as_text, plain_text
 from calipers.preprocessing._words import with_words
 

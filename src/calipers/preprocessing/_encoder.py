@@ -13,7 +13,7 @@ from sklearn.utils import Tags
 from sklearn.utils._param_validation import Interval as Within
 from sklearn.utils.validation import check_is_fitted
 
-from calipers._checks import FloatArray
+from calipers._arrays import FloatArray
 from calipers._text import did_you_mean
 from calipers.preprocessing._column import Column, DataError, as_frame, check_kind, check_names
 from calipers.preprocessing._document import check_table

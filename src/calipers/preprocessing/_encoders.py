@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from calipers._checks import BoolArray, FloatArray
+from calipers._arrays import BoolArray, FloatArray
 from calipers.preprocessing._categories import CategoryEncoder, TextEncoder, as_objects, respelled
 from calipers.preprocessing._column import DataError
 from calipers.preprocessing._readings import NumberText, read_dates

@@ -10,8 +10,8 @@ import joblib
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from calipers._arrays import FloatArray, IntArray
 from calipers._blocks import Index, run_blocks, sum_members
-from calipers._checks import FloatArray, IntArray
 from calipers._schema import array_of, refuse, within
 
 INPUT_LIMIT = 1e9  # standardised inputs are clipped here

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from calipers._checks import FloatArray
+from calipers._arrays import FloatArray
 from calipers.preprocessing._column import DataError
 from calipers.preprocessing._encoders import NumberEncoder, check_finite
 from calipers.preprocessing._mistakes import note_mistakes

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from calipers._checks import FloatArray
+from calipers._arrays import FloatArray
 from calipers.preprocessing._column import DataError
 from calipers.preprocessing._readings import (
     CLOCK,

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import ArrayLike
 
-from calipers._checks import FloatArray
+from calipers._arrays import FloatArray
 from calipers.preprocessing import _kinds as kinds, _readings as readings
 from calipers.preprocessing._column import DataError, as_frame, check_kind, check_names
 from calipers.preprocessing._encoders import BooleanEncoder, DateEncoder, Encoder, NumberEncoder

@@ -16,7 +16,7 @@ Duplicated rows would always show such an effect, and are counted once.
 import numpy as np
 from numpy.typing import NDArray
 
-from calipers._checks import FloatArray
+from calipers._arrays import FloatArray
 
 _FEATURES = 256  # random frequencies of the smooth function
 _PENALTIES = 10.0 ** np.arange(-2, 4)

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from calipers._checks import FloatArray
+from calipers._arrays import FloatArray
 from calipers.preprocessing._text_columns import HOW, all_match, any_match, as_floats
 
 if TYPE_CHECKING:

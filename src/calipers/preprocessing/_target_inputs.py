@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from calipers._checks import FloatArray, IntArray
+from calipers._arrays import FloatArray, IntArray
 from calipers.preprocessing._categories import CategoryEncoder
 from calipers.preprocessing._encoder import TableEncoder
 from calipers.preprocessing._encoders import NumberEncoder, distinct_levels, level_codes

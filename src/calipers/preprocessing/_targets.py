@@ -34,7 +34,7 @@ from typing import NamedTuple, Self
 import numpy as np
 from scipy import stats
 
-from calipers._checks import FloatArray, IntArray
+from calipers._arrays import FloatArray, IntArray
 from calipers.preprocessing._numeric_codes import smooth_residuals
 
 WIDTH = 3  # additional inputs of a target-encoded column: frequency, mean and spread

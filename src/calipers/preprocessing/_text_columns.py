@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from calipers._checks import FloatArray
+from calipers._arrays import FloatArray
 
 if TYPE_CHECKING:
     import pandas as pd

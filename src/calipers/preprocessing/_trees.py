@@ -26,7 +26,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from calipers._checks import BoolArray, FloatArray, IntArray
+from calipers._arrays import BoolArray, FloatArray, IntArray
 from calipers.preprocessing._forest import (
     DEEPEST,
     Forest,

@@ -8,7 +8,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from calipers._checks import AnyIntArray, warn
+from calipers._arrays import AnyIntArray
+from calipers._checks import warn
 from calipers._text import counted
 from calipers.preprocessing._column import DataError
 

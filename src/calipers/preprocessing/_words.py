@@ -13,7 +13,7 @@ from itertools import chain
 import numpy as np
 from numpy.typing import NDArray
 
-from calipers._checks import BoolArray, IntArray
+from calipers._arrays import BoolArray, IntArray
 from calipers.preprocessing._text_columns import MISSING_WORDS
 
 _RUN = re.compile(r"[^\W_]+")  # of letters and digits

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calipers import metrics
-from calipers._checks import FloatArray
+from calipers._arrays import FloatArray
 from calipers._evaluation import LabelledPrediction
 from calipers.bank import History
 from calipers.report._format import Unit, rounded

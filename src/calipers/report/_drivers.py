@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.utils import _safe_indexing
 
-from calipers._checks import FloatArray
+from calipers._arrays import FloatArray
 from calipers._evaluation import LabelledPrediction
 from calipers.importance import Dependence, dependence, permutation_importance
 from calipers.regressor import IntervalRegressor

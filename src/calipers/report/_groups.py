@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pandas as pd
 
-from calipers._checks import FloatArray, IntArray
+from calipers._arrays import FloatArray, IntArray
 from calipers._evaluation import LabelledPrediction
 from calipers.metrics import coverage_band, coverage_by_group, coverage_p_value, quantile_bins
 from calipers.report._format import Unit

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import clone
 from sklearn.model_selection import ParameterGrid, ParameterSampler, ShuffleSplit
 
-from calipers._checks import IntArray
+from calipers._arrays import IntArray
 from calipers._text import did_you_mean, plain
 from calipers.heads import HEADS
 from calipers.regressor import IntervalRegressor

@@ -8,7 +8,7 @@ import numpy as np
 from sklearn.metrics import mean_squared_error
 
 from calipers import metrics
-from calipers._checks import FloatArray, IntArray
+from calipers._arrays import FloatArray, IntArray
 from calipers.aggregation import Interval
 from calipers.bank import Bank, History, Plan, Program, Settings, Table, spawn_seeds, train
 from calipers.distributions import learn_support

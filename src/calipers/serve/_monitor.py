@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
 
-from calipers._checks import FloatArray
+from calipers._arrays import FloatArray
 from calipers.calibration import Martingale
 from calipers.serve._served import ServedPrediction
 

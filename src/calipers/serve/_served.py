@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from calipers._checks import FloatArray
+from calipers._arrays import FloatArray
 from calipers.calibration import AdaptiveCoverage, Martingale
 from calipers.prediction import Prediction, Query
 from calipers.preprocessing import Column, OnUnread, accept, check_names, refuse_unread
