@@ -45,6 +45,9 @@ SYNTHETIC = {
     "zero-inflated spending": lambda rng, X, eta: _zeros(
         rng, 1 / (1 + np.exp(0.5 - X[:, 3])), np.exp(1 + eta + 0.7 * rng.normal(size=ROWS))
     ),
+    "profit or loss, often 0": lambda rng, X, eta: _zeros(
+        rng, 1 / (1 + np.exp(0.5 - X[:, 3])), 2 * eta - 0.7 + rng.normal(size=ROWS)
+    ),
     "grades 1 to 5": lambda rng, X, eta: np.clip(
         np.round(3 + eta + rng.normal(0, 0.8, ROWS)), 1, 5
     ),
@@ -87,7 +90,7 @@ def measured(name, epochs):
     plain = replace(model.ensemble_, support=learn_support(y[:cut]), calibrations=())
     fold_of = np.arange(model.n_networks) % len(folds)
     found, kept = calibrate(plain, folds, fold_of, X[:cut], y[:cut], None, seed=seed)
-    auto = replace(plain, calibrations=(found,), support=kept.support)
+    auto = replace(plain, calibrations=found, support=kept.support)
     for bounds, ensemble in (("none", model.ensemble_), ("auto", auto)):
         yield (name, cut, bounds, *_scores(ensemble, X[cut:], y[cut:]))
 

@@ -103,6 +103,29 @@ def test_mass_at_zero_is_that_of_the_rows(zeros):
     assert model.predict_dist(X[600:]).pmf(0.0).mean() == pytest.approx(np.mean(y == 0), abs=0.06)
 
 
+def test_no_profit_and_no_loss_have_mass(tmp_path):
+    X = rows(1200, 4)[0]
+    rng = np.random.default_rng(5)
+    none = rng.random(1200) < 1 / (1 + np.exp(-X[:, 1]))
+    y = np.where(none, 0.0, 2 * X[:, 0] + rng.normal(size=1200) - 0.5)
+    fitted = small().fit(X[:700], y[:700])
+    assert str(fitted.support_) == "any number, often 0"
+    dist, new = fitted.predict_dist(X[700:]), y[700:]
+    assert dist.pmf(0.0).mean() == pytest.approx(none.mean(), abs=0.05)
+    assert dist.pmf(0.1).max() == 0
+    loose = small(bounds=None).fit(X[:700], y[:700])
+    assert dist.crps(new).mean() < 0.97 * loose.predict_dist(X[700:]).crps(new).mean()
+    found = fitted.query(X[700:], Query(density=50, quantiles=(0.1, 0.5, 0.9)))
+    np.testing.assert_array_equal(found.atoms[:, 0, 2], 0.0)
+    np.testing.assert_allclose(found.atoms[:, 1, 2], dist.pmf(0.0))
+    assert (np.diff(found.quantiles, axis=1) >= 0).all()
+    observed = metrics.calibration_curve(new, dist, coverages=[0.5, 0.9]).observed
+    np.testing.assert_allclose(observed, [0.5, 0.9], atol=0.07)
+    fitted.save(tmp_path)
+    again = IntervalRegressor.load(tmp_path)
+    np.testing.assert_array_equal(again.predict_interval(X), fitted.predict_interval(X))
+
+
 def test_a_continuous_target_is_as_it_was():
     X, mean = rows(300)
     y = mean - 1 + np.random.default_rng(0).normal(0, 0.3, 300)

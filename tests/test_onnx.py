@@ -126,6 +126,13 @@ def test_targets_on_another_scale(kind, components, aggregation, tmp_path):
     check(ensemble, tmp_path, rows=40)
 
 
+def test_a_frequent_value_and_bounds_off_the_lattice(tmp_path):
+    bank = make_bank(DenseFactory((8,)), "split normal")
+    knots = Support(latent=(-1.0, 0.0, 0.4), observed=(-1.0, 0.1, 0.1), atoms=(0.1,))
+    for support in (knots, Support(low=-0.7, high=1.3, step=0.5, decimals=1)):
+        check(Ensemble(bank, 0.8, "snm", support=support), tmp_path, rows=40)
+
+
 def test_a_scale_is_an_entry_of_the_registry(tmp_path, monkeypatch):
     symmetric = MapFormulas(
         forward=lambda ratio: np.sign(ratio) * np.log1p(np.abs(ratio)),

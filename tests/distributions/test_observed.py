@@ -11,10 +11,12 @@ from calipers.distributions import (
     SplitNormal,
     SplitNormalMixture,
     Support,
+    TargetMap,
     atoms,
     latent_targets,
     match_atoms,
     mean_density,
+    on_target_scale,
 )
 
 SUPPORTS = {
@@ -28,6 +30,13 @@ SUPPORTS = {
     "cap": Support(high=1.5),
     "moved edge": Support(low=0.0, latent=(0.4, 1.0, 2.0), observed=(0.0, 0.6, 2.0)),
     "moved counts": Support(low=0.0, step=1.0, latent=(0.2, 1.5), observed=(0.5, 1.5)),
+    "counts from 0.5 on": Support(low=0.5, high=4.2, step=1.0),
+    "often 0.5": Support(
+        latent=(-1.0, 0.3, 1.1, 2.0), observed=(-0.8, 0.5, 0.5, 1.6), atoms=(0.5,)
+    ),
+    "capped, often 0.5": Support(
+        high=2.0, latent=(0.2, 0.4, 1.1), observed=(0.3, 0.5, 0.5), atoms=(0.5,)
+    ),
 }
 
 
@@ -122,7 +131,7 @@ def test_density_and_atoms_make_one(dist):
     x, height = density[:, 0], density[:, 1]
     continuous = np.sum(height * (x[:, 1:2] - x[:, :1]), axis=1)
     assert_allclose(continuous + np.nansum(masses[:, 1], axis=1), 1.0, atol=0.004)
-    low, high = dist.support.ends
+    low, high = dist.support.bounds
     assert (x >= low).all()
     assert (x <= high).all()
     assert (np.isnan(masses[:, 0]) | dist.support.holds(masses[:, 0])).all()
@@ -187,7 +196,39 @@ def test_matched_atoms_have_the_mass_that_targets_have():
     assert abs(matched.pmf(0.0).mean() - np.mean(whole == 0)) < 0.02
 
 
+@pytest.mark.parametrize("below", [0.5, 0.03])  # the atom may be the first knot, or not
+def test_a_frequent_value_between_others_has_its_mass(below):
+    z = latent(rows=4000)
+    y = z.sample(rng=np.random.default_rng(5))
+    y += np.quantile(y, 0.5) - np.quantile(y, below)
+    y[np.random.default_rng(6).random(len(y)) < 0.3] = 1.0
+    support = match_atoms(Support(atoms=(1.0,)), z, y)
+    dist = ObservedDistribution(z, support)
+    assert abs(dist.pmf(1.0).mean() - np.mean(y == 1)) < 0.02
+    assert abs(dist.cdf_below(1.0).mean() - np.mean(y < 1)) < 0.02
+    places = np.linspace(-9, 9, 37)[:, None]
+    assert (np.diff(dist.cdf(places), axis=0) >= 0).all()
+    assert (dist.cdf(dist.ppf(0.01)) >= 0.01 - 1e-9).all()
+    assert np.isfinite(support.latent).all()
+    assert (np.diff(support.latent) > 0).all()
+
+
 def test_without_heavy_atoms_edges_stay():
     z = latent(rows=500)
     y = np.abs(z.sample(rng=np.random.default_rng(0)))
     assert match_atoms(Support(low=0.0), z, y) == Support(low=0.0)
+
+
+@pytest.mark.parametrize("step", [0.0, 1.0])
+def test_moments_on_another_scale_end_where_those_of_the_scale_do(step):
+    """A wide tail on a logarithmic scale would make a mean of numbers that nobody has seen."""
+    wide = SplitNormalMixture(SplitNormal([[1.0, 1.0]], 1.0, [[1.0, 9.0]]))
+    scale = TargetMap("asinh", 1.0, -1.0, 3.5)
+    dist = on_target_scale(wide, scale, Support(low=0.0, step=step))
+    largest = np.floor(scale.back(3.5)) if step else scale.back(3.5)
+    draws = np.minimum(dist.sample(400_000, rng=np.random.default_rng(0)), largest)
+    mean, variance = dist.moments()
+    assert_allclose(mean, draws.mean(axis=0), rtol=0.02, atol=0.02)
+    assert_allclose(variance, draws.var(axis=0), rtol=0.05)
+    far = on_target_scale(wide, TargetMap("asinh", 1.0), Support(low=0.0, step=step))
+    assert far.mean[1] > 1e3 * mean[1]

@@ -33,6 +33,16 @@ TARGETS |= {
 }
 
 
+OTHER = np.random.default_rng(1)
+TARGETS |= {
+    "any number, often 0": np.where(OTHER.random(500) < 0.3, 0.0, OTHER.normal(0, 9, 500)),
+    "numbers up to 20, often 0 and 7.5": np.minimum(
+        np.where(OTHER.random(500) < 0.6, OTHER.choice([0.0, 7.5], 500), OTHER.normal(9, 12, 500)),
+        20.0,
+    ),
+}
+
+
 @pytest.mark.parametrize("words", TARGETS)
 def test_what_is_found(words):
     y = np.asarray(TARGETS[words], np.float64)
@@ -41,6 +51,28 @@ def test_what_is_found(words):
     assert found.holds(y).all()
     assert found.observe(y).tolist() == y.tolist()  # bit for bit, or ties would be missed
     assert not found.given
+
+
+def test_bounds_off_the_lattice_are_no_values():
+    y = np.maximum(RNG.poisson(1.0, 500), 1).astype(float)
+    found = learn_support(y, (0.5, 6.7))
+    assert str(found) == "integers from 1 to 6"
+    assert (found.ends, found.bounds) == ((1.0, 6.0), (0.5, 6.7))
+    assert found.observe([-9.0, 0.7, 99.0]).tolist() == [1.0, 1.0, 6.0]
+    assert found.holds([0.6, 1.0, 6.9]).tolist() == [False, True, False]
+    with pytest.raises(ValueError, match=r"bounds=\(0.5, 6.7\): y must not be below 0.5, got 0"):
+        learn_support(np.append(y, 0.0), (0.5, 6.7))
+    assert found.widened([0.6]).ends == (0.5, 6.7)  # a value within the bounds, off the lattice
+
+
+def test_few_equal_values_are_not_frequent():
+    y = np.round(RNG.normal(0, 1, 500), 2)  # 0 is in about four rows
+    assert not learn_support(y).atoms
+    y[:60] = 0.0
+    assert learn_support(y).atoms == (0.0,)
+    assert not learn_support(y, None).atoms
+    assert learn_support(y, (-9, None)).atoms == (0.0,)
+    assert not learn_support(y[:40]).atoms
 
 
 def test_zeros_and_a_positive_rest():

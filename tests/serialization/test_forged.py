@@ -78,6 +78,7 @@ SUPPORT = {"low": 0.0, "high": None, "step": 1.0, "origin": 0.0, "decimals": 0, 
     "latent": [],
     "observed": [],
 }
+LINE = SUPPORT | {"low": None, "step": 0.0}
 NETWORK = ("ensemble", "program", "network")
 CATEGORY = ("inputs", "preprocessor", "columns", 3, "encoder")
 ABOUT = ("inputs", "about")
@@ -102,6 +103,21 @@ FORGED = {
     "no inputs": ("default", put("inputs", None), "inputs must be an object, got None"),
     "far bound": ("default", put("ensemble", "support", SUPPORT | {"low": 1e308}), "support.low"),
     "far step": ("default", put("ensemble", "support", SUPPORT | {"step": 1e308}), "support.step"),
+    "atoms of a lattice": (
+        "default",
+        put("ensemble", "support", SUPPORT | {"atoms": [1.0]}),
+        "support.atoms must be",
+    ),
+    "a knot twice": (
+        "default",
+        put("ensemble", "support", LINE | {"latent": [0, 1, 2], "observed": [0, 1, 1]}),
+        "support.observed must be",
+    ),
+    "an atom below all": (
+        "default",
+        put("ensemble", "support", LINE | {"latent": [0, 1], "observed": [1, 1], "atoms": [1]}),
+        "support.observed must be",
+    ),
     "columns": (
         "default",
         put("ensemble", "program", "network", "columns", [0, 3]),

@@ -129,7 +129,7 @@ _SUPPORT = record(
         "observed": _KNOTS,
         "given": flag,
     },
-    {"values": _KNOTS},
+    {"values": _KNOTS, "atoms": _KNOTS},
 )
 
 
@@ -144,10 +144,15 @@ def check_support(document: Any, place: str) -> None:
     with np.errstate(all="ignore"):
         steps = [np.diff(np.array(document[name], np.float64)) for name in ("latent", "observed")]
         slopes = steps[1] / steps[0]
-    for name, step in zip(("latent", "observed"), steps, strict=True):
-        if not (step > 0).all():
-            refuse(f"{place}.{name}", "in rising order", document[name])
-    if not ((slopes > 0) & (slopes < np.inf)).all():
+    atoms = np.array(document.get("atoms", []), np.float64)
+    if atoms.size and (document["step"] or not (np.diff(atoms) > 0).all()):
+        refuse(f"{place}.atoms", "in rising order, and empty on a lattice", document["atoms"])
+    flat = np.isin(document["observed"][1:], atoms) & (np.arange(len(steps[1])) > 0)
+    if not (steps[0] > 0).all():
+        refuse(f"{place}.latent", "in rising order", document["latent"])
+    if not ((steps[1] > 0) | (flat & (steps[1] == 0))).all():
+        refuse(f"{place}.observed", "in rising order", document["observed"])
+    if not (((slopes > 0) | (steps[1] == 0)) & (slopes < np.inf)).all():
         refuse(f"{place}.observed", "as far apart as latent, or nearly so", document["observed"])
     values = document.get("values")
     if values:

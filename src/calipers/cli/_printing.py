@@ -100,11 +100,11 @@ def describe_support(target: str, support: str) -> str:
     'price is assumed to be non-negative'
     >>> describe_support("grade", "integers from 1 to 5")
     'Values of grade are assumed to be integers from 1 to 5'
-    >>> describe_support("profit", "any number")
-    'profit can be any number'
+    >>> describe_support("profit", "any number, often 0")
+    'profit can be any number, often 0'
     """
-    if support == "any number":
-        return f"{target} can be any number"
+    if support.startswith("any number"):
+        return f"{target} can be {support}"
     if support == "non-negative numbers":
         return f"{target} is assumed to be non-negative"
     return f"Values of {target} are assumed to be {support}"

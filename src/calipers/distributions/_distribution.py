@@ -134,7 +134,12 @@ class Distribution(ABC):
 
     @abstractmethod
     def moments(self) -> tuple[FloatArray, FloatArray]:
-        """Mean and variance."""
+        """Mean and variance, of values clipped to `moment_range`."""
+
+    @property
+    def moment_range(self) -> tuple[float, float]:
+        """Range beyond which values do not count in moments, infinite for most distributions."""
+        return -np.inf, np.inf
 
     @property
     def mean(self) -> FloatArray:

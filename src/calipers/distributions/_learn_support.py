@@ -49,8 +49,8 @@ def learn_support(y: FloatArray, bounds: Bounds = "auto") -> Support:
     y : array of shape (n,)
         Targets.
     bounds : "auto", None or pair of float or None
-        "auto" detects bounds and a lattice; a pair fixes the bounds and detects a lattice; None
-        allows every number.
+        "auto" detects bounds, and a lattice or frequent values; a pair fixes the bounds and detects
+        the rest; None allows every number.
 
     Raises
     ------
@@ -63,6 +63,8 @@ def learn_support(y: FloatArray, bounds: Bounds = "auto") -> Support:
     'integers from 0 to 6'
     >>> str(learn_support(np.linspace(0.5, 9.0, 100)))
     'non-negative numbers'
+    >>> str(learn_support(np.append(np.linspace(-1.0, 1.0, 80), np.zeros(20))))
+    'any number, often 0'
     >>> learn_support(np.array([3.0, -1.0]), (0, None))
     Traceback (most recent call last):
     ...
@@ -74,7 +76,7 @@ def learn_support(y: FloatArray, bounds: Bounds = "auto") -> Support:
         low, high = (None if end is None else float(end) for end in bounds)
         support = replace(_lattice(y), low=low, high=high, given=True)
         refuse_outside(y, support)
-        return support
+        return replace(support, atoms=_frequent_values(y, support))
     if len(y) < MIN_ROWS or y.min() == y.max():
         return Support()
     support = _lattice(y)
@@ -86,12 +88,13 @@ def learn_support(y: FloatArray, bounds: Bounds = "auto") -> Support:
         low = 0.0
         if support.step:  # the first value of the lattice from 0 on
             low = float(support.at(np.ceil(-support.origin / support.step - CLOSE)))
-    return replace(support, low=low, high=high)
+    support = replace(support, low=low, high=high)
+    return replace(support, atoms=_frequent_values(y, support))
 
 
 def refuse_outside(y: FloatArray, support: Support) -> None:
     """Raise ValueError for targets outside the user's bounds, naming the first."""
-    low, high = support.ends
+    low, high = support.bounds
     for word, end, wrong in (("below", low, y < low), ("above", high, y > high)):
         if wrong.any():
             row = int(np.flatnonzero(wrong)[0])
@@ -181,6 +184,22 @@ def _is_atom(y: FloatArray, lattice: bool) -> bool:
     return bool(rows >= STANDS_OUT * counts[1 : NEIGHBOURS + 1].mean())
 
 
+def _frequent_values(y: FloatArray, support: Support) -> tuple[float, ...]:
+    """Values that many targets have among others that differ, such as no profit and no loss."""
+    if support.step or len(y) < MIN_ROWS:
+        return ()
+    values, counts = np.unique(y, return_counts=True)
+    heavy = np.flatnonzero(counts >= max(ATOM_ROWS, HEAVY * len(y)))
+    found = []
+    for place in heavy:
+        near = np.arange(max(place - NEIGHBOURS, 0), min(place + NEIGHBOURS + 1, len(values)))
+        others = counts[np.setdiff1d(near, heavy)]
+        inside = support.bounds[0] < values[place] < support.bounds[1]
+        if inside and others.size and counts[place] >= STANDS_OUT * others.mean():
+            found.append(float(values[place]))
+    return tuple(found)
+
+
 def match_atoms(
     support: Support, dist: Distribution, y: FloatArray, weights: FloatArray | None = None
 ) -> Support:
@@ -197,11 +216,12 @@ def match_atoms(
     cumulative = np.cumsum(np.bincount(np.searchsorted(values, y), weights)) / weights.sum()
     mass = np.diff(cumulative, prepend=0.0)
     low, high = support.ends
+    between = _places_between(values, support)
     if support.step:
         heavy = mass >= HEAVY
     else:
         heavy = (mass >= HEAVY_BOUND) & ((values == low) | (values == high))
-    if not heavy.any():
+    if not (heavy.any() or between.size):
         return support
     chosen = heavy | np.append(heavy[1:], False)  # an atom has an edge below it and one above
     if not support.step:
@@ -211,14 +231,26 @@ def match_atoms(
     if heavy[-1] and not support.step:  # an upper bound has its edge below it
         levels[-1], chosen[-1] = cumulative[-2], True
         chosen[-2] = False
+    edges[between - 1] = values[between]
+    chosen[between - 1] = chosen[between] = True
     chosen &= (levels > 0) & (levels < 1)
-    latent = _pooled_quantiles(dist, levels[chosen], weights)
-    rising = np.flatnonzero(np.diff(latent, prepend=-np.inf) > 1e-9 * np.ptp(y))
-    return replace(
-        support,
-        latent=tuple(latent[rising].tolist()),
-        observed=tuple(edges[chosen][rising].tolist()),
-    )
+    latent, observed = _pooled_quantiles(dist, levels[chosen], weights), edges[chosen]
+    rising = np.diff(latent, prepend=-np.inf) > 1e-9 * np.ptp(y)
+    latent, observed = latent[rising], observed[rising]
+    if (observed[:1] == observed[1:2]).any():  # a knot below, so that the atom is not the first
+        start = np.ptp(y)
+        latent, observed = (np.append(part[0] - start, part) for part in (latent, observed))
+    return replace(support, latent=tuple(latent.tolist()), observed=tuple(observed.tolist()))
+
+
+def _places_between(values: FloatArray, support: Support) -> NDArray[np.intp]:
+    """Indices of the atoms between the bounds among ``values``, each with other values around it.
+
+    The value below an atom lends it its place among the knots, so it has none of its own.
+    """
+    places = np.flatnonzero(np.isin(values, support.atoms))
+    places = places[(places > 1) & (places < len(values) - 2)]
+    return places[np.diff(places, prepend=-1) > 1]
 
 
 def _pooled_quantiles(dist: Distribution, levels: FloatArray, weights: FloatArray) -> FloatArray:

@@ -35,9 +35,9 @@ class ObservedDistribution(MappedDistribution):
     r"""Distributions of y = T(z), where z has a continuous distribution and T is a support's map.
 
     The distribution may have a continuous part, with the density `pdf`, and point masses `pmf` on
-    bounds or on the values of a lattice. Quantiles and bounds of intervals are values of the
-    support, the smallest whose `cdf` is at least `p`; the mass of an interval is at least its
-    coverage, because its bounds may have mass.
+    bounds, on frequent values or on those of a lattice. Quantiles and bounds of intervals are
+    values of the support, the smallest whose `cdf` is at least `p`; the mass of an interval is at
+    least its coverage, because its bounds may have mass.
 
     Notes
     -----
@@ -118,8 +118,18 @@ class ObservedDistribution(MappedDistribution):
         if same.any():
             moments[:, same] = self.latent[same].moments()
         if not same.all():
-            moments[:, ~same] = self[~same]._moments()
+            moments[:, ~same] = self[~same]._within_range()._moments()
         return moments[0], moments[1]
+
+    def _within_range(self) -> "ObservedDistribution":
+        """The distributions of the targets clipped to the range of the latent moments."""
+        (low, high), ends = self.latent.moment_range, self.support.bounds
+        low, high = max(low, ends[0]), min(high, ends[1])
+        if (low, high) == ends:
+            return self
+        bounds = {"low": low, "high": high}
+        finite = {name: end for name, end in bounds.items() if np.isfinite(end)}
+        return ObservedDistribution(self.latent, replace(self.support, **finite))
 
     def _moments(self) -> tuple[FloatArray, FloatArray]:
         median = self.median
@@ -201,6 +211,8 @@ def mean_density(dist: Distribution, places: int) -> FloatArray:
     width = np.diff(edges, axis=0)
     at = dist.cdf(edges)
     mass = (at[1:] if observed is None else observed.cdf_below(edges[1:])) - at[:-1]
+    for atom in () if observed is None else observed.support.atoms:
+        mass -= np.where((edges[:-1] < atom) & (atom < edges[1:]), observed.pmf(atom), 0.0)
     with np.errstate(divide="ignore", invalid="ignore"):  # a point mass has no width
         height = mass / width
     if observed is not None:
@@ -211,8 +223,8 @@ def mean_density(dist: Distribution, places: int) -> FloatArray:
 def atoms(dist: ObservedDistribution) -> FloatArray:
     """Values with point masses, and their masses, (rows, 2, k), padded with NaN.
 
-    These are bounds, or the values of a lattice without the extreme tails; rows with too many
-    values have none.
+    These are bounds and frequent values, or the values of a lattice without the extreme tails; rows
+    with too many values have none.
     """
     support, rows = dist.support, len(dist)
     if support.step:
@@ -220,7 +232,7 @@ def atoms(dist: ObservedDistribution) -> FloatArray:
         values = support.at(first + np.arange(MAX_ATOMS)[:, None])
         shown = _few_atoms(dist) & (values <= dist.ppf(1 - _DRAWN_TAIL))
     else:
-        values = np.repeat(np.array(support.ends)[:, None], rows, axis=1)
+        values = np.repeat(np.array([*support.ends, *support.atoms])[:, None], rows, axis=1)
         shown = np.isfinite(values)
     mass = dist.pmf(np.where(shown, values, 0.0))
     return np.stack([np.where(shown, part, np.nan).T for part in (values, mass)], axis=1)

@@ -4,9 +4,10 @@ Networks predict a continuous distribution F of a *latent* value z. The observed
 
 .. math:: y = T(z), \quad T = R \circ w,
 
-where w is a strictly increasing, piecewise linear map (the identity if it has no knots) and R
-rounds to the nearest value of a lattice, if there is one, and clips to the bounds. Cells are closed
-above: y is observed for the latent values in ``(lower_edge(y), upper_edge(y)]``.
+where w is an increasing, piecewise linear map (the identity if it has no knots), which is constant
+only where the target is one of its atoms, and R rounds to the nearest value of a lattice, if there
+is one, and clips to the bounds. Cells are closed above: y is observed for the latent values in
+``(lower_edge(y), upper_edge(y)]``.
 
 T is monotone and y = T(y) for every value of the support, so that quantiles of y are
 :math:`T(F^{-1}(p))` and an interval keeps its coverage when T is applied to its bounds.
@@ -23,6 +24,7 @@ from calipers._arrays import FloatArray
 
 # Tolerance of values on a lattice, and on one of listed values, as fractions of a step.
 _CLOSE, _CLOSE_LISTED = 1e-5, 1e-3
+_LISTS = ("latent", "observed", "values", "atoms")
 
 
 @dataclass(frozen=True)
@@ -36,8 +38,8 @@ class Support:
     [0.0, 0.0, 2.0, 3.0]
     >>> counts.lower_edge([0.0, 1.0]).tolist(), counts.upper_edge([0.0, 1.0]).tolist()
     ([-inf, 0.5], [0.5, 1.5])
-    >>> str(counts), str(Support())
-    ('non-negative integers', 'any number')
+    >>> str(counts), str(Support(atoms=(0.0,)))
+    ('non-negative integers', 'any number, often 0')
     """
 
     #: Bounds; None where there is none. Predicted mass beyond a bound lies on the bound.
@@ -47,25 +49,37 @@ class Support:
     step: float = 0.0
     origin: float = 0.0
     decimals: int = 0  #: Number of decimals of the values of the lattice.
-    #: Knots of w, from the latent scale to the target's, both strictly increasing; beyond them w
-    #: has slope 1.
+    #: Knots of w, from the latent scale to the target's, both increasing, strictly but for an atom,
+    #: which has two knots; beyond them w has slope 1.
     latent: tuple[float, ...] = ()
     observed: tuple[float, ...] = ()
     given: bool = False  #: Whether the bounds were given by the user; data may not contradict them.
     #: First values of the lattice, from `origin` on, to the last bit, where they are not decimal
     #: numbers, such as those of a standardised target.
     values: tuple[float, ...] = ()
+    #: Values between the bounds that have mass, in ascending order, where others have none.
+    atoms: tuple[float, ...] = ()
 
     @property
     def is_line(self) -> bool:
-        """Whether the target can take every number, so that T is the identity."""
-        return self.low is None and self.high is None and not self.step
+        """Whether every number is as possible as its neighbours, so that T is the identity."""
+        return self.low is None and self.high is None and not self.step and not self.atoms
 
     @property
-    def ends(self) -> tuple[float, float]:
+    def bounds(self) -> tuple[float, float]:
         """Bounds, infinite where there is none."""
         low = -np.inf if self.low is None else self.low
         return low, np.inf if self.high is None else self.high
+
+    @property
+    def ends(self) -> tuple[float, float]:
+        """Smallest and largest value that the target can take: on a lattice, within the bounds."""
+        low, high = self.bounds
+        if self.step and np.isfinite(low):
+            low = float(self.at(np.ceil((low - self.origin) / self.step - self._close)))
+        if self.step and np.isfinite(high):
+            high = float(self.at(np.floor((high - self.origin) / self.step + self._close)))
+        return low, high
 
     def __str__(self) -> str:
         kind = "any number" if self.low is None and self.high is None else "numbers"
@@ -76,11 +90,15 @@ class Support:
         elif self.step:
             kind = f"multiples of {self.step:g}"
             kind += f" from {self.origin:g}" if self.origin and self.low is None else ""
+        low, high = self.ends
         if self.low is not None and self.high is not None:
-            return f"{kind} from {self.low:g} to {self.high:g}"
-        if self.low is not None:
-            return f"non-negative {kind}" if self.low == 0 else f"{kind} from {self.low:g} upwards"
-        return kind if self.high is None else f"{kind} up to {self.high:g}"
+            kind = f"{kind} from {low:g} to {high:g}"
+        elif self.low is not None:
+            kind = f"non-negative {kind}" if low == 0 else f"{kind} from {low:g} upwards"
+        elif self.high is not None:
+            kind = f"{kind} up to {high:g}"
+        often = " and ".join(f"{value:g}" for value in self.atoms)
+        return f"{kind}, often {often}" if often else kind
 
     def observe(self, latent: ArrayLike) -> FloatArray:
         """Apply T: the observed value of each latent one; infinite values become the bounds."""
@@ -122,6 +140,8 @@ class Support:
             place = np.ceil((value - self.origin) / self.step - self._close)
             edge = self.origin + (place - 0.5) * self.step
         edge = self._warped(edge, self.observed, self.latent)
+        for atom in {*self.atoms} & {*self.observed}:
+            edge = np.where(value == atom, self.latent[self.observed.index(atom)], edge)
         return np.where(value <= low, -np.inf, np.where(value > high, np.inf, edge))
 
     def slope(self, y: ArrayLike) -> FloatArray:
@@ -129,22 +149,24 @@ class Support:
         value = np.asarray(y, np.float64)
         slopes = np.ones(len(self.latent) + 1)
         if len(self.latent) > 1:
-            slopes[1:-1] = np.diff(self.latent) / np.diff(self.observed)
+            with np.errstate(divide="ignore"):  # at an atom
+                slopes[1:-1] = np.diff(self.latent) / np.diff(self.observed)
         slope = slopes[np.searchsorted(self.observed, value)]
         low, high = self.ends
-        return np.where((value > low) & (value < high) & (self.step == 0), slope, 0.0)
+        continuous = (value > low) & (value < high) & (self.step == 0)
+        return np.where(continuous & ~np.isin(value, self.atoms), slope, 0.0)
 
     def holds(self, y: ArrayLike) -> NDArray[np.bool_]:
         """Whether the target can take each value."""
         value = np.asarray(y, np.float64)
-        low, high = self.ends
+        low, high = self.bounds
         inside = (value >= low) & (value <= high)
         return inside & (self._on_lattice(value) if self.step else True)
 
     def widened(self, y: ArrayLike) -> Self:
         """The support without the bounds and the lattice that the values ``y`` contradict."""
         value = np.asarray(y, np.float64)
-        low, high = self.ends
+        low, high = self.bounds
         changes: dict[str, Any] = {
             "low": None if (value < low).any() else self.low,
             "high": None if (value > high).any() else self.high,
@@ -165,7 +187,10 @@ class Support:
 
     @staticmethod
     def _warped(x: FloatArray, start: tuple[float, ...], end: tuple[float, ...]) -> FloatArray:
-        """Piecewise-linear map through the knots, with slope 1 beyond them."""
+        """Piecewise-linear map through the knots, with slope 1 beyond them.
+
+        Of two knots that start at ``x`` it takes the last, as ``interp`` does.
+        """
         if not start:
             return x
         inside = np.clip(x, start[0], start[-1])
@@ -175,7 +200,7 @@ class Support:
     def to_dict(self) -> dict[str, Any]:
         """The support as plain JSON."""
         document = asdict(self)
-        return document | {name: list(document[name]) for name in ("latent", "observed", "values")}
+        return document | {name: list(document[name]) for name in _LISTS}
 
     @classmethod
     def from_dict(cls, document: Mapping[str, Any]) -> Self:
@@ -184,8 +209,5 @@ class Support:
             name: None if document[name] is None else float(document[name])
             for name in ("low", "high", "step", "origin")
         }
-        lists = {
-            name: tuple(map(float, document.get(name, ())))
-            for name in ("latent", "observed", "values")
-        }
+        lists = {name: tuple(map(float, document.get(name, ()))) for name in _LISTS}
         return cls(**{**document, **numbers, **lists})

@@ -241,6 +241,11 @@ class TransformedMixture(MappedDistribution):
         return summed_moments(self.target_map.limited(self.latent.ppf(self._levels)))
 
     @property
+    def moment_range(self) -> tuple[float, float]:
+        low, high = self.target_map.limited([-np.inf, np.inf])
+        return float(low), float(high)
+
+    @property
     def _mixture(self) -> SplitNormalMixture:
         """The networks' mixture, before calibration."""
         inner = self.latent

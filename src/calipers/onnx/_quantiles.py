@@ -167,10 +167,11 @@ def mapped_mean(graph: Graph, scale: TargetMap, parts: Parts) -> Value:
 
 def clipped(graph: Graph, value: Value, support: Support) -> Value:
     """Values clipped to the bounds of the support."""
-    if support.low is not None:
-        value = graph("Max", value, support.low)
-    if support.high is not None:
-        value = graph("Min", value, support.high)
+    low, high = support.ends
+    if np.isfinite(low):
+        value = graph("Max", value, low)
+    if np.isfinite(high):
+        value = graph("Min", value, high)
     return value
 
 
