@@ -173,6 +173,16 @@ class Comparison:
         return f"{tight(markdown([*header, 'seconds'], lines))}\n\n{self._facts}\n\n{self._better}"
 
     @property
+    def _others(self):
+        return self._rows["method"].nunique() - 1
+
+    @property
+    def _whole(self):
+        """Other methods that give whole distributions, and so have a CRPS."""
+        have = self._rows.dropna(subset=["crps"])["method"].unique()
+        return [method for method in have if method != "calipers"]
+
+    @property
     def _facts(self):
         (first, near), (first_c, near_c), (first_m, near_m) = map(self._won, MEASURES)
         score, crps, mse = map(self._ratios, MEASURES)
@@ -187,7 +197,8 @@ class Comparison:
             ({next_s}), {rank_c:.2f} by CRPS ({next_c}) and {rank_m:.2f} by MSE ({next_m}). A rank
             counts the methods that are better on the shared splits; the runner-up is the best
             method with {WORDS[SHARED]} datasets or more. Seconds are for fitting and predicting.
-            Every number is in `results/peers/summary.md`."""
+            CRPS is compared with the {len(self._whole)} of {self._others} other methods that give
+            whole distributions. Every number is in `results/peers/summary.md`."""
         coverage = f"""Mean distance of PICP from the nominal coverage, over datasets:
             {self._off()}. Targets of wine and naval lie on a grid, and an interval that ends on
             two grid values contains more than requested. With ties shared out on these two
@@ -265,17 +276,19 @@ class Comparison:
         """Comparison on tables with categories, dates and missing values."""
         shown = peers_tables.shown(peers_tables.read_rows(self._results / "tables.csv"))[0]
         for method in peers_tables.METHODS:
-            shown = shown.replace(f"| {method} |", f"| {name(method)} |")
+            shown = shown.replace(f"| {method} (", f"| {name(method)} (")
 
         def listed(measure, beyond):
             found = [(t, *v[measure]) for t, v in self._tables.items() if v[measure][1] > beyond]
-            return ", ".join(f"{t} ({percent(r)}, {called(m)})" for t, m, r in found) or "none"
+            return ", ".join(f"{t} ({percent(r)}, {called(m)})" for t, m, r, _ in found) or "none"
 
         won = sum(v["interval_score"][1] < 1 for v in self._tables.values())
         behind = listed("interval_score", 1)
         text = f"""By interval score calipers is ahead of all others on {won} of
             {len(self._tables)}{"" if behind == "none" else f", and behind on {behind}"}. Its RMSE
-            is more than 5% above the best on {listed("rmse", NEAR)}."""
+            is more than 5% above the best on {listed("rmse", NEAR)}. In brackets is the number of
+            splits that both have run. CRPS is compared with the quantile forest, the only one that
+            gives whole distributions on all tables."""
         return f"{tight(shown)}\n\n{filled(text)}"
 
     @property
@@ -324,7 +337,7 @@ class Comparison:
             for ratio, count, m in self._scores[:3]
         )
         forest = self._relative["quantile_forest"]
-        others = WORDS[self._rows["method"].nunique() - 1]
+        others = WORDS[self._others]
         won = sum(v["interval_score"][1] < 1 for v in self._tables.values())
         ahead = [line[0] for line in self._published if float(line[-1]) <= 1]
         rest = [line[0] for line in self._published if float(line[-1]) > 1]
@@ -342,9 +355,10 @@ class Comparison:
             f"""Against {others} other methods on nine UCI datasets (MAPIE, CatBoost, NGBoost,
             LightGBM, quantile forest, tree diffusion, RealMLP, TabM, AutoGluon and others;
             `benchmarks/peers.py table`), each compared on the splits that both have run:""",
-            f"""The closest in interval score, relative to calipers, are {best}: geometric means
-            over datasets, among methods that share {WORDS[SHARED]} or more. The quantile forest has
-            {forest[0]:.2f} times the score in {forest[1]:.2f} of the CPU time
+            f"""CRPS is compared with the {WORDS[len(self._whole)]} methods that give whole
+            distributions. The closest in interval score, relative to calipers, are {best}:
+            geometric means over datasets, among methods that share {WORDS[SHARED]} or more. The
+            quantile forest has {forest[0]:.2f} times the score in {forest[1]:.2f} of the CPU time
             (`benchmarks/peers.py figure`).""",
             f"""On {WORDS[len(self._tables)]} real tables with categories, dates and missing values,
             calipers has a lower interval score than CatBoost, LightGBM, the quantile forest and

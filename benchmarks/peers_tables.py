@@ -75,14 +75,17 @@ def run(args):
 
 
 def worst(rows, table, measure, focus="calipers"):
-    """The method against which the focus does worst on the shared splits, and the ratio."""
+    """The method against which the focus does worst, the ratio, and the number of shared splits."""
     wide = rows[rows["table"] == table].pivot_table(measure, "split", "method")
     ratios = {}
     for other in wide.columns.drop(focus):
         both = wide[[focus, other]].dropna()
         if len(both):
-            ratios[other] = both[focus].mean() / both[other].mean()
-    return max(ratios.items(), key=lambda item: item[1], default=("", np.nan))
+            ratios[other] = both[focus].mean() / both[other].mean(), len(both)
+    if not ratios:
+        return "", np.nan, 0
+    other = max(ratios, key=ratios.get)
+    return other, *ratios[other]
 
 
 def shown(rows):
@@ -98,9 +101,9 @@ def shown(rows):
         line = [name, f"{own['n_train'].iloc[0]:.0f}", own["n_columns"].iloc[0], len(own)]
         line.append(f"{own['picp'].mean():.3f}")
         for measure in columns:
-            other, ratio = worst(rows, name, measure)
+            other, ratio, splits = worst(rows, name, measure)
             found[measure].append(ratio)
-            line += [other, f"{ratio:.3f}"]
+            line += [f"{other} ({splits})", f"{ratio:.3f}"]
         lines.append([*line, f"{own['seconds'].median():.0f}"])
     header = ["table", "rows", "columns", "splits", "PICP", "best other", "score ratio"]
     header += ["best other by CRPS", "CRPS ratio", "best other by RMSE", "RMSE ratio", "seconds"]
