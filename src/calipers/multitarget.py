@@ -4,11 +4,12 @@ Separate models do not show how often all intervals are right at once: two inter
 both targets with a probability anywhere between 90% and 95%. ``MultiTargetRegressor`` fits one
 ``IntervalRegressor`` per target on the same folds, and measures joint coverage on held-out rows.
 
-With :math:`u_j` the calibrated distribution function of target j at the observation, the central
-interval of coverage c contains it if :math:`|2 u_j - 1| \le c`. A row's depth is the largest of
-these over the targets, and the quantile of level c of the depths is the coverage that every
-interval needs for all to contain their targets with probability c. Dependent targets need less than
-independent ones, and their dependence is not modelled.
+With :math:`F_j` the calibrated distribution function of target j, its central interval contains the
+observation y from the coverage :math:`\max(0, 1 - 2 F_j(y), 2 F_j(y-) - 1)` on, where
+:math:`F_j(y-)` is without the probability of y itself. A row's depth is the largest of these over
+the targets, and the quantile of level c of the depths is the coverage that every interval needs for
+all to contain their targets with probability c. Dependent targets need less than independent ones,
+and their dependence is not modelled.
 
 Guarantees: after ``fit``, the depths are those of out-of-fold predictions, and joint coverage is
 close to nominal, as marginal coverage is. After ``conformalize`` on held-out rows it is at least
@@ -52,6 +53,8 @@ __all__ = ["MultiTargetRegressor"]
 
 
 _MAX_COVERAGE = 1 - 1e-12  # coverage that stands for an infinite interval
+# Added to depths, whose own intervals end at the target or, where it has mass, just before it.
+_MARGIN = 1e-9
 
 
 class MultiTargetRegressor(RegressorMixin, BaseEstimator):
@@ -141,11 +144,11 @@ class MultiTargetRegressor(RegressorMixin, BaseEstimator):
             raise ValueError(
                 f"y has {len(targets)} targets, but the model was fitted to {len(self.models_)}"
             )
-        levels = []
-        for model, target in zip(self.models_, targets, strict=True):
-            query = Query((), at=checked_target(X, target))
-            levels.append(cast(FloatArray, model.query(X, query).cdf))
-        self.depths_ = _depths(levels)
+        found = [
+            model.query(X, Query((), at=checked_target(X, target)))
+            for model, target in zip(self.models_, targets, strict=True)
+        ]
+        self.depths_ = _depths([_depth(own.cdf_below, cast(FloatArray, own.cdf)) for own in found])
         return self
 
     @property
@@ -180,8 +183,8 @@ class MultiTargetRegressor(RegressorMixin, BaseEstimator):
         rows, levels = len(self.depths_), []
         for level in checked_levels("coverage", coverage):
             rank = int(np.ceil(level * (rows + 1)))
-            levels.append(_MAX_COVERAGE if rank > rows else float(self.depths_[rank - 1]))
-        return [min(max(level, 1 - _MAX_COVERAGE), _MAX_COVERAGE) for level in levels]
+            levels.append(1.0 if rank > rows else float(self.depths_[rank - 1]) + _MARGIN)
+        return [min(level, _MAX_COVERAGE) for level in levels]
 
     def query_and_check(
         self,
@@ -368,19 +371,30 @@ def _targets(y: Any) -> list[Any]:
 
 def _out_of_fold_depths(predictions: Sequence[OutOfFold | None]) -> FloatArray | None:
     """Depths of the out-of-fold predictions; None if a target has none."""
-    levels = []
+    depths = []
     for prediction in predictions:
         if prediction is None or prediction.dist is None or prediction.target is None:
             return None
-        levels.append(prediction.levels)
-    return _depths(levels)
+        depths.append(_depth(*prediction.levels))
+    return _depths(depths)
 
 
-def _depths(levels: Sequence[FloatArray]) -> FloatArray:
+def _depth(below: FloatArray | None, at: FloatArray) -> FloatArray:
+    """The smallest coverage of a central interval that contains a target, for each row.
+
+    ``at`` is the distribution function at the target, ``below`` the same without its own mass.
+
+    >>> _depth(np.array([0.0, 0.3, 0.7]), np.array([0.2, 0.6, 1.0])).round(2)
+    array([0.6, 0. , 0.4])
+    """
+    upper = 2 * (at if below is None else below) - 1
+    return np.maximum(np.maximum(1 - 2 * at, upper), 0.0)
+
+
+def _depths(of_targets: Sequence[FloatArray]) -> FloatArray:
     """The smallest coverage at which a row's intervals contain all its targets, ascending.
 
-    >>> _depths([np.array([0.5, 0.25, 0.9]), np.array([0.4, 0.5, 0.5])]).round(2)
+    >>> _depths([np.array([0.0, 0.5, 0.8]), np.array([0.2, 0.1, 0.0])])
     array([0.2, 0.5, 0.8])
     """
-    depth: FloatArray = np.max([np.abs(2 * np.asarray(u) - 1) for u in levels], axis=0)
-    return np.sort(np.clip(depth, 0.0, 1.0))
+    return np.sort(np.max(of_targets, axis=0))
