@@ -18,6 +18,7 @@ from calipers.multitarget import MultiTargetRegressor, _depth
 from calipers.networks import MLP, DenseFactory
 from calipers.optimizers import Adam
 from calipers.prediction import Query
+from calipers.preprocessing import DataError
 from calipers.storage import ModelFileError, read_model, write_model
 
 TINY = {
@@ -232,6 +233,42 @@ def test_few_rows_give_infinite_joint_intervals():
     model.depths_ = model.depths_[:8]
     assert np.isinf(model.predict_interval(X_TEST[:2], 0.9, joint=True)[..., 1]).all()
     assert np.isfinite(model.predict_interval(X_TEST[:2], 0.8, joint=True)).all()
+
+
+def test_conformalize_drops_assumptions_that_its_rows_contradict(bounded_model):
+    X, Y = bounded(1000, 3)
+    model, Y = deepcopy(bounded_model), Y.assign(capped=Y["capped"] + 2)
+    model.conformalize(X, Y)
+    supports = [str(own.support_) for own in model.models_]
+    assert supports == ["any number", "integers from 0 to 1", "non-negative integers"]
+    assert str(bounded_model.models_[0].support_) == "numbers up to 40"
+    lower, upper = np.moveaxis(model.predict_interval(X, 0.9, joint=True), -1, 0)
+    assert ((lower <= Y) & (upper >= Y)).to_numpy().all(axis=1).mean() >= 0.9
+
+
+def test_errors_name_the_target():
+    X, Y = bounded(100, 4)
+    estimator = IntervalRegressor(**TINY | {"bounds": (0, 60), "epochs": 2})
+    model = MultiTargetRegressor(estimator)
+    below = r"column 'capped': bounds=\(0, 60\): y must not be below 0, got -\d.* in row \d"
+    with pytest.raises(DataError, match=below):
+        model.fit(X, Y)
+    Y["capped"] = Y["capped"].clip(0)
+    model.fit(X, Y)
+    beyond = Y.assign(counts=np.where(Y.index == 7, 61, Y["counts"]))
+    for wrong, message in (
+        (beyond, r"'counts': bounds=\(0, 60\): y must not be above 60, got 61 in row 7"),
+        (Y.assign(yes="some"), "'yes': y must hold numbers, got 'some' in row 0"),
+        (Y.assign(yes=np.nan), "'yes': Input y contains NaN"),
+        (Y.assign(yes=np.inf), "'yes': y must be finite, got inf in row 0"),
+    ):
+        for step in (model.conformalize, clone(model).fit):
+            with pytest.raises(DataError, match=message):
+                step(X, wrong)
+    assert model.models_[0].support_.given
+    model.conformalize(X, Y)
+    with pytest.raises(ValueError, match="bounds must be 'auto', None or a pair"):
+        MultiTargetRegressor(IntervalRegressor(bounds=(1,))).fit(X, Y)
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,8 @@ nominal if they and new rows are exchangeable, whatever the models.
 """
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self, cast
 
@@ -31,7 +32,7 @@ from calipers import storage
 from calipers._arrays import FloatArray
 from calipers._estimator.joint_fits import run_fits
 from calipers._estimator.large import fit_steps
-from calipers._estimator.row_labels import checked_target
+from calipers._estimator.row_labels import check_size, finite_target
 from calipers._schema import anything, array_of, arrays_under, list_of, record, refuse, within
 from calipers._serialization.banks import Arrays, MissingCodeError
 from calipers._serialization.models import (
@@ -42,9 +43,11 @@ from calipers._serialization.models import (
     stored_model,
 )
 from calipers.crossfit import OutOfFold
+from calipers.distributions import Support, refuse_outside
 from calipers.prediction import Prediction, Query, checked_levels
-from calipers.preprocessing import Column, OnUnread, accept, refuse_same_names
+from calipers.preprocessing import Column, DataError, OnUnread, accept, refuse_same_names
 from calipers.regressor import IntervalRegressor
+from calipers.training import check_parameters
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -104,6 +107,11 @@ class MultiTargetRegressor(RegressorMixin, BaseEstimator):
             Targets, named after the columns if it is a frame.
         sample_weight, groups : array-like of shape (n_samples,), optional
             As in ``IntervalRegressor.fit``.
+
+        Raises
+        ------
+        calipers.preprocessing.DataError
+            If a target cannot be read, or lies outside the bounds that were given; it is named.
         """
         estimator = IntervalRegressor() if self.estimator is None else self.estimator
         if not isinstance(estimator, IntervalRegressor):
@@ -114,6 +122,7 @@ class MultiTargetRegressor(RegressorMixin, BaseEstimator):
             raise ValueError("warm_start is not supported for several targets: set it to False")
         seed = int(check_random_state(estimator.random_state).randint(2**31))  # the same folds
         targets = _targets(y)
+        _check_targets(estimator, targets)
         models = [clone(estimator).set_params(random_state=seed) for _ in targets]
         fits = [
             fit_steps(model, X, target, sample_weight, groups)
@@ -131,12 +140,19 @@ class MultiTargetRegressor(RegressorMixin, BaseEstimator):
         """Calibrate joint coverage on held-out rows, with a finite-sample guarantee.
 
         If they and new rows are exchangeable, joint intervals of coverage c contain all targets of
-        a new row with probability at least c. Intervals of single targets do not change.
+        a new row with probability at least c. Intervals of single targets change only if these rows
+        contradict what ``bounds="auto"`` assumes about the values of a target: as in
+        ``IntervalRegressor.conformalize``, the assumption is dropped.
 
         Parameters
         ----------
         X, y : array-like of shape (n_samples, n_features) and (n_samples, n_targets)
             Rows that ``fit`` has not seen.
+
+        Raises
+        ------
+        calipers.preprocessing.DataError
+            If a target cannot be read, or lies outside the bounds that were given; it is named.
         """
         check_is_fitted(self, "models_")
         targets = _targets(y)
@@ -144,11 +160,18 @@ class MultiTargetRegressor(RegressorMixin, BaseEstimator):
             raise ValueError(
                 f"y has {len(targets)} targets, but the model was fitted to {len(self.models_)}"
             )
-        found = [
-            model.query(X, Query((), at=checked_target(X, target)))
-            for model, target in zip(self.models_, targets, strict=True)
-        ]
-        self.depths_ = _depths([_depth(own.cdf_below, cast(FloatArray, own.cdf)) for own in found])
+        ensembles, depths = [], []
+        for model, target in zip(self.models_, targets, strict=True):
+            with _naming(model.target_.name):
+                values = finite_target(target)
+                ensemble = model._ensemble.admitting(values)
+            numbers, values = model.reader_.read_with_targets(model, X, values)
+            found = ensemble.predict(numbers, Query((), at=values))
+            ensembles.append(ensemble)
+            depths.append(_depth(found.cdf_below, cast(FloatArray, found.cdf)))
+        for model, ensemble in zip(self.models_, ensembles, strict=True):
+            model.ensemble_ = ensemble
+        self.depths_ = _depths(depths)
         return self
 
     @property
@@ -367,6 +390,29 @@ def _targets(y: Any) -> list[Any]:
             f"y must have at least two targets, got {frame.shape[1]}: use IntervalRegressor for one"
         )
     return [frame[name] for name in frame]
+
+
+def _check_targets(estimator: IntervalRegressor, targets: Sequence[Any]) -> None:
+    """Refuse targets that ``fit`` cannot take, before anything is learned from the others."""
+    check_parameters(estimator)
+    bounds = estimator.bounds
+    low, high = (None, None) if bounds is None or isinstance(bounds, str) else bounds
+    for target in targets:
+        with _naming(target.name):
+            values = finite_target(target)
+            check_size(values)
+            refuse_outside(values, Support(low, high))
+
+
+@contextmanager
+def _naming(target: str) -> Iterator[None]:
+    """Name one of several targets in errors about its values."""
+    try:
+        yield
+    except DataError as error:
+        raise DataError(error.problem, column=target, row=error.row) from None
+    except ValueError as error:
+        raise DataError(str(error), column=target) from None
 
 
 def _out_of_fold_depths(predictions: Sequence[OutOfFold | None]) -> FloatArray | None:
