@@ -1,6 +1,7 @@
 """Several targets: an interval for each, and intervals that hold all of them together."""
 
 import json
+from copy import deepcopy
 from pathlib import Path
 
 import numpy as np
@@ -13,10 +14,11 @@ from calipers import IntervalRegressor, bank, load, objectives
 from calipers._estimator import joint_fits, trials
 from calipers.cli import app
 from calipers.cli._measures import measure_targets
-from calipers.multitarget import MultiTargetRegressor
+from calipers.multitarget import MultiTargetRegressor, _depth
 from calipers.networks import MLP, DenseFactory
 from calipers.optimizers import Adam
 from calipers.prediction import Query
+from calipers.preprocessing import DataError
 from calipers.storage import ModelFileError, read_model, write_model
 
 TINY = {
@@ -165,11 +167,108 @@ def test_conformalized_joint_coverage_is_at_least_nominal():
     assert (model.predict_interval(X_TEST) == before).all()
 
 
+def bounded(rows, seed):
+    """Targets with mass on single values: a cap, yes or no, and counts."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(rows, 2))
+    capped = np.minimum(30 + 15 * X[:, 0] + rng.normal(0, 5, rows), 40.0)
+    yes = X[:, 1] + rng.normal(size=rows) > 0
+    counts = rng.poisson(np.exp(0.5 * X[:, 0] + 0.2))
+    return X, pd.DataFrame({"capped": capped, "yes": yes * 1.0, "counts": counts * 1.0})
+
+
+@pytest.fixture(scope="module")
+def bounded_model():
+    return MultiTargetRegressor(IntervalRegressor(**TINY)).fit(*bounded(400, 0))
+
+
+def test_depth_is_the_smallest_coverage_whose_interval_contains_the_target(bounded_model):
+    X, Y = bounded(150, 1)
+    for own in bounded_model.models_:
+        y = Y[own.target_.name].to_numpy()
+        found = own.query(X, Query((), at=y))
+        depth, each = _depth(found.cdf_below, found.cdf), np.arange(len(y))
+
+        def contains(levels, own=own, y=y, each=each):
+            lower, upper = own.predict_interval(X, list(levels))[each, :, each].T
+            return (lower <= y) & (y <= upper), np.isfinite(lower) & np.isfinite(upper)
+
+        assert contains(np.clip(depth + 1e-7, 0, 1 - 1e-7))[0].all()
+        inside, finite = contains(np.maximum(depth - 1e-7, 1e-9))
+        assert (inside == (depth == 0))[finite].all()
+        assert (depth > 0).mean() > 0.2
+
+
+def test_joint_intervals_of_targets_with_bounds_are_finite_and_cover(bounded_model):
+    X, Y = bounded(3000, 2)
+    model = deepcopy(bounded_model)
+
+    def coverage(level):
+        lower, upper = np.moveaxis(model.predict_interval(X, level, joint=True), -1, 0)
+        assert np.isfinite([lower, upper]).all()
+        return ((lower <= Y) & (upper >= Y)).to_numpy().all(axis=1).mean()
+
+    assert coverage(0.9) == pytest.approx(0.9, abs=0.05)
+    model.conformalize(*bounded(1000, 3))
+    for level in (0.6, 0.9):
+        assert coverage(level) == pytest.approx(level, abs=0.05)
+
+
+def test_joint_intervals_contain_the_held_out_rows_of_their_depth():
+    """Also where many rows share one depth, as where few inputs and targets are possible."""
+    rng = np.random.default_rng(4)
+    X = rng.integers(0, 2, (600, 1)) * 1.0
+    Y = np.column_stack([X[:, 0] + rng.integers(0, 4, 600), rng.integers(0, 3, 600)]) * 1.0
+    model = MultiTargetRegressor(IntervalRegressor(**TINY)).fit(X[:300], Y[:300])
+    X, Y = X[300:], Y[300:]
+    model.conformalize(X, Y)
+    levels = np.linspace(0.05, 0.95, 40)
+    lower, upper = np.moveaxis(model.predict_interval(X, levels, joint=True), 2, 0)
+    inside = ((lower <= Y[..., None]) & (Y[..., None] <= upper)).all(axis=1).sum(axis=0)
+    assert (inside >= np.ceil(levels * 301)).all()
+
+
 def test_few_rows_give_infinite_joint_intervals():
     model = MultiTargetRegressor(IntervalRegressor(**TINY | {"epochs": 2})).fit(X, Y)
     model.depths_ = model.depths_[:8]
     assert np.isinf(model.predict_interval(X_TEST[:2], 0.9, joint=True)[..., 1]).all()
     assert np.isfinite(model.predict_interval(X_TEST[:2], 0.8, joint=True)).all()
+
+
+def test_conformalize_drops_assumptions_that_its_rows_contradict(bounded_model):
+    X, Y = bounded(1000, 3)
+    model, Y = deepcopy(bounded_model), Y.assign(capped=Y["capped"] + 2)
+    model.conformalize(X, Y)
+    supports = [str(own.support_) for own in model.models_]
+    assert supports == ["any number", "integers from 0 to 1", "non-negative integers"]
+    assert str(bounded_model.models_[0].support_) == "numbers up to 40"
+    lower, upper = np.moveaxis(model.predict_interval(X, 0.9, joint=True), -1, 0)
+    assert ((lower <= Y) & (upper >= Y)).to_numpy().all(axis=1).mean() >= 0.9
+
+
+def test_errors_name_the_target():
+    X, Y = bounded(100, 4)
+    estimator = IntervalRegressor(**TINY | {"bounds": (0, 60), "epochs": 2})
+    model = MultiTargetRegressor(estimator)
+    below = r"column 'capped': bounds=\(0, 60\): y must not be below 0, got -\d.* in row \d"
+    with pytest.raises(DataError, match=below):
+        model.fit(X, Y)
+    Y["capped"] = Y["capped"].clip(0)
+    model.fit(X, Y)
+    beyond = Y.assign(counts=np.where(Y.index == 7, 61, Y["counts"]))
+    for wrong, message in (
+        (beyond, r"'counts': bounds=\(0, 60\): y must not be above 60, got 61 in row 7"),
+        (Y.assign(yes="some"), "'yes': y must hold numbers, got 'some' in row 0"),
+        (Y.assign(yes=np.nan), "'yes': Input y contains NaN"),
+        (Y.assign(yes=np.inf), "'yes': y must be finite, got inf in row 0"),
+    ):
+        for step in (model.conformalize, clone(model).fit):
+            with pytest.raises(DataError, match=message):
+                step(X, wrong)
+    assert model.models_[0].support_.given
+    model.conformalize(X, Y)
+    with pytest.raises(ValueError, match="bounds must be 'auto', None or a pair"):
+        MultiTargetRegressor(IntervalRegressor(bounds=(1,))).fit(X, Y)
 
 
 @pytest.mark.parametrize(

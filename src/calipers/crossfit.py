@@ -26,6 +26,7 @@ from calipers.calibration import (
 )
 from calipers.distributions import (
     Distribution,
+    ObservedDistribution,
     SplitNormalMixture,
     Support,
     TargetMap,
@@ -196,9 +197,15 @@ class OutOfFold:
         return on_target_scale(self._on_network_scale, self.target_map, self.support)
 
     @property
-    def levels(self) -> FloatArray:
-        """Calibrated distribution function of each of ``rows`` at its target."""
-        return np.asarray(self._on_network_scale.cdf(np.asarray(self.target)))
+    def levels(self) -> tuple[FloatArray, FloatArray]:
+        """Calibrated probabilities of values below the target of each of ``rows``, and up to it."""
+        dist, latent = self.calibrated, np.asarray(self.target)
+        if not isinstance(dist, ObservedDistribution):
+            level = self._on_network_scale.cdf(latent)
+            return level, level
+        y = latent if self.target_map is None else self.target_map.back(latent)
+        y = self.support.observe(y)
+        return dist.cdf_below(y), dist.cdf(y)
 
     @cached_property
     def _on_network_scale(self) -> CalibratedMixture:

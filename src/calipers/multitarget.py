@@ -4,11 +4,12 @@ Separate models do not show how often all intervals are right at once: two inter
 both targets with a probability anywhere between 90% and 95%. ``MultiTargetRegressor`` fits one
 ``IntervalRegressor`` per target on the same folds, and measures joint coverage on held-out rows.
 
-With :math:`u_j` the calibrated distribution function of target j at the observation, the central
-interval of coverage c contains it if :math:`|2 u_j - 1| \le c`. A row's depth is the largest of
-these over the targets, and the quantile of level c of the depths is the coverage that every
-interval needs for all to contain their targets with probability c. Dependent targets need less than
-independent ones, and their dependence is not modelled.
+With :math:`F_j` the calibrated distribution function of target j, its central interval contains the
+observation y from the coverage :math:`\max(0, 1 - 2 F_j(y), 2 F_j(y-) - 1)` on, where
+:math:`F_j(y-)` is without the probability of y itself. A row's depth is the largest of these over
+the targets, and the quantile of level c of the depths is the coverage that every interval needs for
+all to contain their targets with probability c. Dependent targets need less than independent ones,
+and their dependence is not modelled.
 
 Guarantees: after ``fit``, the depths are those of out-of-fold predictions, and joint coverage is
 close to nominal, as marginal coverage is. After ``conformalize`` on held-out rows it is at least
@@ -16,7 +17,8 @@ nominal if they and new rows are exchangeable, whatever the models.
 """
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self, cast
 
@@ -30,7 +32,7 @@ from calipers import storage
 from calipers._arrays import FloatArray
 from calipers._estimator.joint_fits import run_fits
 from calipers._estimator.large import fit_steps
-from calipers._estimator.row_labels import checked_target
+from calipers._estimator.row_labels import check_size, finite_target
 from calipers._schema import anything, array_of, arrays_under, list_of, record, refuse, within
 from calipers._serialization.banks import Arrays, MissingCodeError
 from calipers._serialization.models import (
@@ -41,9 +43,11 @@ from calipers._serialization.models import (
     stored_model,
 )
 from calipers.crossfit import OutOfFold
+from calipers.distributions import Support, refuse_outside
 from calipers.prediction import Prediction, Query, checked_levels
-from calipers.preprocessing import Column, OnUnread, accept, refuse_same_names
+from calipers.preprocessing import Column, DataError, OnUnread, accept, refuse_same_names
 from calipers.regressor import IntervalRegressor
+from calipers.training import check_parameters
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -52,6 +56,8 @@ __all__ = ["MultiTargetRegressor"]
 
 
 _MAX_COVERAGE = 1 - 1e-12  # coverage that stands for an infinite interval
+# Added to depths, whose own intervals end at the target or, where it has mass, just before it.
+_MARGIN = 1e-9
 
 
 class MultiTargetRegressor(RegressorMixin, BaseEstimator):
@@ -101,6 +107,11 @@ class MultiTargetRegressor(RegressorMixin, BaseEstimator):
             Targets, named after the columns if it is a frame.
         sample_weight, groups : array-like of shape (n_samples,), optional
             As in ``IntervalRegressor.fit``.
+
+        Raises
+        ------
+        calipers.preprocessing.DataError
+            If a target cannot be read, or lies outside the bounds that were given; it is named.
         """
         estimator = IntervalRegressor() if self.estimator is None else self.estimator
         if not isinstance(estimator, IntervalRegressor):
@@ -111,6 +122,7 @@ class MultiTargetRegressor(RegressorMixin, BaseEstimator):
             raise ValueError("warm_start is not supported for several targets: set it to False")
         seed = int(check_random_state(estimator.random_state).randint(2**31))  # the same folds
         targets = _targets(y)
+        _check_targets(estimator, targets)
         models = [clone(estimator).set_params(random_state=seed) for _ in targets]
         fits = [
             fit_steps(model, X, target, sample_weight, groups)
@@ -128,12 +140,19 @@ class MultiTargetRegressor(RegressorMixin, BaseEstimator):
         """Calibrate joint coverage on held-out rows, with a finite-sample guarantee.
 
         If they and new rows are exchangeable, joint intervals of coverage c contain all targets of
-        a new row with probability at least c. Intervals of single targets do not change.
+        a new row with probability at least c. Intervals of single targets change only if these rows
+        contradict what ``bounds="auto"`` assumes about the values of a target: as in
+        ``IntervalRegressor.conformalize``, the assumption is dropped.
 
         Parameters
         ----------
         X, y : array-like of shape (n_samples, n_features) and (n_samples, n_targets)
             Rows that ``fit`` has not seen.
+
+        Raises
+        ------
+        calipers.preprocessing.DataError
+            If a target cannot be read, or lies outside the bounds that were given; it is named.
         """
         check_is_fitted(self, "models_")
         targets = _targets(y)
@@ -141,11 +160,18 @@ class MultiTargetRegressor(RegressorMixin, BaseEstimator):
             raise ValueError(
                 f"y has {len(targets)} targets, but the model was fitted to {len(self.models_)}"
             )
-        levels = []
+        ensembles, depths = [], []
         for model, target in zip(self.models_, targets, strict=True):
-            query = Query((), at=checked_target(X, target))
-            levels.append(cast(FloatArray, model.query(X, query).cdf))
-        self.depths_ = _depths(levels)
+            with _naming(model.target_.name):
+                values = finite_target(target)
+                ensemble = model._ensemble.admitting(values)
+            numbers, values = model.reader_.read_with_targets(model, X, values)
+            found = ensemble.predict(numbers, Query((), at=values))
+            ensembles.append(ensemble)
+            depths.append(_depth(found.cdf_below, cast(FloatArray, found.cdf)))
+        for model, ensemble in zip(self.models_, ensembles, strict=True):
+            model.ensemble_ = ensemble
+        self.depths_ = _depths(depths)
         return self
 
     @property
@@ -180,8 +206,8 @@ class MultiTargetRegressor(RegressorMixin, BaseEstimator):
         rows, levels = len(self.depths_), []
         for level in checked_levels("coverage", coverage):
             rank = int(np.ceil(level * (rows + 1)))
-            levels.append(_MAX_COVERAGE if rank > rows else float(self.depths_[rank - 1]))
-        return [min(max(level, 1 - _MAX_COVERAGE), _MAX_COVERAGE) for level in levels]
+            levels.append(1.0 if rank > rows else float(self.depths_[rank - 1]) + _MARGIN)
+        return [min(level, _MAX_COVERAGE) for level in levels]
 
     def query_and_check(
         self,
@@ -366,21 +392,55 @@ def _targets(y: Any) -> list[Any]:
     return [frame[name] for name in frame]
 
 
+def _check_targets(estimator: IntervalRegressor, targets: Sequence[Any]) -> None:
+    """Refuse targets that ``fit`` cannot take, before anything is learned from the others."""
+    check_parameters(estimator)
+    bounds = estimator.bounds
+    low, high = (None, None) if bounds is None or isinstance(bounds, str) else bounds
+    for target in targets:
+        with _naming(target.name):
+            values = finite_target(target)
+            check_size(values)
+            refuse_outside(values, Support(low, high))
+
+
+@contextmanager
+def _naming(target: str) -> Iterator[None]:
+    """Name one of several targets in errors about its values."""
+    try:
+        yield
+    except DataError as error:
+        raise DataError(error.problem, column=target, row=error.row) from None
+    except ValueError as error:
+        raise DataError(str(error), column=target) from None
+
+
 def _out_of_fold_depths(predictions: Sequence[OutOfFold | None]) -> FloatArray | None:
     """Depths of the out-of-fold predictions; None if a target has none."""
-    levels = []
+    depths = []
     for prediction in predictions:
         if prediction is None or prediction.dist is None or prediction.target is None:
             return None
-        levels.append(prediction.levels)
-    return _depths(levels)
+        depths.append(_depth(*prediction.levels))
+    return _depths(depths)
 
 
-def _depths(levels: Sequence[FloatArray]) -> FloatArray:
+def _depth(below: FloatArray | None, at: FloatArray) -> FloatArray:
+    """The smallest coverage of a central interval that contains a target, for each row.
+
+    ``at`` is the distribution function at the target, ``below`` the same without its own mass.
+
+    >>> _depth(np.array([0.0, 0.3, 0.7]), np.array([0.2, 0.6, 1.0])).round(2)
+    array([0.6, 0. , 0.4])
+    """
+    upper = 2 * (at if below is None else below) - 1
+    return np.maximum(np.maximum(1 - 2 * at, upper), 0.0)
+
+
+def _depths(of_targets: Sequence[FloatArray]) -> FloatArray:
     """The smallest coverage at which a row's intervals contain all its targets, ascending.
 
-    >>> _depths([np.array([0.5, 0.25, 0.9]), np.array([0.4, 0.5, 0.5])]).round(2)
+    >>> _depths([np.array([0.0, 0.5, 0.8]), np.array([0.2, 0.1, 0.0])])
     array([0.2, 0.5, 0.8])
     """
-    depth: FloatArray = np.max([np.abs(2 * np.asarray(u) - 1) for u in levels], axis=0)
-    return np.sort(np.clip(depth, 0.0, 1.0))
+    return np.sort(np.max(of_targets, axis=0))

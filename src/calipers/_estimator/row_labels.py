@@ -40,9 +40,15 @@ def readable_target(y: ArrayLike) -> ArrayLike:
 def checked_target(X: ArrayLike, y: ArrayLike) -> FloatArray:
     """Return the targets of the rows of ``X`` as finite numbers, read as ``fit`` reads them."""
     check_consistent_length(X, y)
-    target = column_or_1d(readable_target(y)).astype(np.float64)
+    target = finite_target(y)
     if not len(target):
         raise ValueError("an evaluation needs at least one labelled row, got none")
+    return target
+
+
+def finite_target(y: ArrayLike) -> FloatArray:
+    """Return targets as finite numbers, read as ``fit`` reads them."""
+    target = column_or_1d(readable_target(y)).astype(np.float64)
     if bad := np.flatnonzero(~np.isfinite(target)).tolist():
         raise ValueError(f"y must be finite, got {target[bad[0]]} in row {bad[0]}")
     return target

@@ -2,7 +2,7 @@
 
 Automatic assumptions are few, and cost little where they are wrong: a new row that is exchangeable
 with n training rows falls outside their range with probability 2 / (n + 1), and no bound is placed
-inside that range.
+inside that range. A lattice adds the probability that a new row is not on it.
 """
 
 from collections.abc import Sequence
