@@ -155,11 +155,7 @@ class MultiTargetRegressor(RegressorMixin, BaseEstimator):
             If a target cannot be read, or lies outside the bounds that were given; it is named.
         """
         check_is_fitted(self, "models_")
-        targets = _targets(y)
-        if len(targets) != len(self.models_):
-            raise ValueError(
-                f"y has {len(targets)} targets, but the model was fitted to {len(self.models_)}"
-            )
+        targets = self._in_order(y, _targets(y))
         ensembles, depths = [], []
         for model, target in zip(self.models_, targets, strict=True):
             with _naming(model.target_.name):
@@ -173,6 +169,22 @@ class MultiTargetRegressor(RegressorMixin, BaseEstimator):
             model.ensemble_ = ensemble
         self.depths_ = _depths(depths)
         return self
+
+    def _in_order(self, y: Any, targets: list[Any]) -> list[Any]:
+        """Targets in the order of the models: by name in a frame, else by position."""
+        if len(targets) != len(self.models_):
+            raise ValueError(
+                f"y has {len(targets)} targets, but the model was fitted to {len(self.models_)}"
+            )
+        if not hasattr(y, "columns"):
+            return targets
+        by_name = {target.name: target for target in targets}
+        if set(by_name) != set(self.target_names_):
+            raise ValueError(
+                f"y has the targets {', '.join(by_name)}, but the model was fitted to "
+                f"{', '.join(self.target_names_)}"
+            )
+        return [by_name[name] for name in self.target_names_]
 
     @property
     def target_names_(self) -> list[str]:
