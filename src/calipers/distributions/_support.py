@@ -151,7 +151,8 @@ class Support:
         }
         if self.step and not self._on_lattice(value).all():
             changes |= {"step": 0.0, "origin": 0.0, "decimals": 0, "values": ()}
-        return replace(self, **changes)
+        support = replace(self, **changes)
+        return replace(support, latent=(), observed=()) if support.is_line else support
 
     @property
     def _close(self) -> float:
