@@ -635,7 +635,9 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
 
         Intervals of every coverage, quantiles, densities and point predictions adapt to the recent
         targets, whatever the drift, with nothing to tune; the networks do not change. Each row is
-        predicted before the model learns from it. ``save`` keeps what was learned.
+        predicted before the model learns from it. So a target that ``support_`` excludes is a miss,
+        and rows predicted later may have such values in their intervals. ``save`` keeps what was
+        learned.
 
         Parameters
         ----------

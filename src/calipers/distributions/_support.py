@@ -12,8 +12,9 @@ T is monotone and y = T(y) for every value of the support, so that quantiles of 
 :math:`T(F^{-1}(p))` and an interval keeps its coverage when T is applied to its bounds.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
+from itertools import groupby
 from typing import Any, Self
 
 import numpy as np
@@ -190,3 +191,16 @@ class Support:
             for name in ("latent", "observed", "values")
         }
         return cls(**{**document, **numbers, **lists})
+
+
+def support_runs(supports: Iterable[Support]) -> Iterator[tuple[slice, Support]]:
+    """Consecutive rows of equal support, given that of each row.
+
+    >>> [(run.stop, str(one)) for run, one in support_runs([Support(0.0), Support(0.0), Support()])]
+    [(2, 'non-negative numbers'), (3, 'any number')]
+    """
+    start = 0
+    for support, run in groupby(supports):
+        stop = start + sum(1 for _ in run)
+        yield slice(start, stop), support
+        start = stop
