@@ -116,7 +116,8 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
     warm_start : bool, default False
         Whether ``fit`` continues from the weights and scaling of the previous fit, to follow new
         rows. The rows must then be new for calibration to be valid: rows of an earlier fit would be
-        predicted by networks that were trained on them.
+        predicted by networks that were trained on them. With ``bounds="auto"``, what was found
+        before about the values of the target stays, as far as the new rows do not contradict it.
     n_jobs : int, optional, default -1
         Threads, or workers of an enclosing ``joblib.parallel_config``; -1 for all.
     random_state : int, RandomState or None
