@@ -2,6 +2,7 @@
 
 import json
 from copy import copy
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -12,6 +13,7 @@ import calipers
 from calipers import IntervalRegressor, metrics
 from calipers.cli import app
 from calipers.cli._measures import measure
+from calipers.distributions import Support
 from calipers.networks import MLP
 from calipers.prediction import Query
 from calipers.report._format import percent
@@ -291,6 +293,35 @@ def test_served_predictions_have_atoms(model, counts, tmp_path):
         assert found["atoms"]["x"] == list(range(len(found["atoms"]["x"])))
         assert sum(found["atoms"]["mass"]) == pytest.approx(1, abs=0.01)
         assert client.get("/v1/models").json()["models"][0]["support"] == "non-negative integers"
+
+
+def test_a_continued_fit_keeps_what_earlier_rows_have_shown(counts):
+    X, y = counts[0][200:], counts[1][200:]
+    first = small(epochs=5, warm_start=True).fit(counts[0][:200], counts[1][:200])
+
+    def support(chosen, shift=0.0, **parameters):
+        model = copy(first).set_params(**parameters)
+        return model.fit(X[chosen], y[chosen] + shift).support_
+
+    few, positive = slice(40), np.flatnonzero(y > 0)[:100]
+    for chosen in (few, positive):  # which alone show nothing, or a bound of 1
+        assert str(support(chosen)) == "non-negative integers"
+    assert str(support(few, -1.0)) == "integers"
+    assert support(few, -0.5) == Support()
+    assert str(support(positive, bounds=(0, 50))) == "integers from 0 to 50"
+    assert support(positive, bounds=None) == Support()
+    first.set_params(bounds=(0, 50)).fit(X[:100], y[:100])
+    assert support(few, bounds="auto") == Support()  # those given before were no finding
+
+
+def test_a_continued_fit_matches_atoms_on_its_own_rows(zeros):
+    X, y, model = zeros
+    again = copy(model).set_params(warm_start=True, epochs=5).fit(X[600:], y[600:])
+    assert model.support_.latent
+    assert again.support_.latent not in ((), model.support_.latent)
+    assert replace(again.support_, latent=(), observed=()) == Support(low=0.0)
+    share = again.predict_dist(X).pmf(0.0).mean()
+    assert share == pytest.approx(np.mean(y[600:] == 0), abs=0.05)
 
 
 def test_commands_take_bounds_and_print_them(counts, tmp_path, monkeypatch):

@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+from copy import copy
 
 import numpy as np
 import pytest
@@ -94,6 +95,53 @@ def test_a_delay_of_targets_is_a_number_of_rows(folder):
     models[0].update(X, y, delay=np.int64(10**15))  # which takes no longer than one of 40
 
 
+@pytest.fixture(scope="module")
+def of_counts():
+    X, _ = rows(300)
+    return IntervalRegressor(**SMALL).fit(X, np.random.default_rng(1).poisson(1.5, 300))
+
+
+def test_a_target_that_was_thought_impossible_is_a_miss(of_counts):
+    model, row = copy(of_counts), [[0.0, 0.0]]
+    (before,) = model.predict_interval(row, 0.9)
+    assert before[0] == 0
+    found = model.update(row, [-1.0])
+    np.testing.assert_array_equal(found.intervals(0.9), [before])
+    assert found.coverage(0.9) == 0
+    assert str(of_counts.support_) == "non-negative integers"
+    assert str(model.support_) == "integers"
+    assert model.predict_quantiles(row, [1e-6])[0, 0] < 0
+
+
+@pytest.mark.parametrize("delay", [0, 3])
+def test_a_block_is_predicted_as_its_rows_are_one_by_one(delay):
+    """Targets below the bound and between the integers, some before the first of them is known."""
+    support = Support(low=0.0, step=1.0)
+    y = support.observe(np.random.default_rng(2).normal(0.3, 1, 60))
+    y[[7, 9, 30, 31]] = -2.0, -1.0, 2.5, 0.5
+    X = np.zeros((60, 1))
+    ensemble = RightModel(bank=None, coverage=0.9, aggregation="snm", support=support)
+    whole, found = ensemble.learn(X, y, delay)
+    past, bounds = [], []
+    for t in range(60 + delay):
+        if t < 60:
+            past.append(ensemble)
+            bounds.append(np.ravel(ensemble.distribution(X[:1]).interval(0.9)))
+        if t >= delay:
+            one = slice(t - delay, t - delay + 1)
+            ensemble, _ = ensemble.learn(X[one], y[one], predicted_by=past[one])
+    lower = found.intervals(0.9)[:, 0]
+    np.testing.assert_allclose(found.intervals(0.9), bounds, rtol=1e-9)
+    assert lower[: 8 + delay].min() == 0 > lower[8 + delay]
+    integer = lower == np.round(lower)
+    assert integer[: 31 + delay].all()
+    assert not integer[31 + delay :].any()
+    assert ensemble.support == whole.support == Support()
+    ends = [each.calibrations[-1].to_arrays() for each in (ensemble, whole)]
+    for name, array in ends[0].items():
+        np.testing.assert_allclose(array, ends[1][name], rtol=1e-9, err_msg=name)
+
+
 @pytest.mark.long
 def test_counts_one_by_one_raise_no_alarm():
     """Each row is drawn within its cell by itself, as rows are that come together."""
@@ -108,7 +156,7 @@ def test_counts_one_by_one_raise_no_alarm():
 class RightModel(Ensemble):
     """One that predicts what rows are drawn from."""
 
-    def calibrated(self, X):
+    def mixture(self, X):
         return SplitNormalMixture(SplitNormal(np.full((1, len(X)), 0.3), 1.0, 1.0))
 
 

@@ -25,6 +25,7 @@ from calipers.calibration import (
     Learned,
     NetworkDistribution,
     Unsupported,
+    lagged,
     normal_scores,
 )
 from calipers.distributions import (
@@ -36,6 +37,7 @@ from calipers.distributions import (
     mean_of,
     on_target_scale,
     refuse_outside,
+    support_runs,
 )
 from calipers.heads import Head, Values
 from calipers.prediction import Forward, Prediction, Query
@@ -43,6 +45,7 @@ from calipers.prediction import Forward, Prediction, Query
 __all__ = ["Ensemble"]
 
 _BLOCK = 2**13  # rows predicted at a time, which bounds memory and gives every thread some work
+_SEED = 20_250_611  # of the draws of a stream's targets within their cells
 _ANY = 2**31  # calibration rows of a model without calibration, which supports every coverage
 
 
@@ -156,28 +159,59 @@ class Ensemble:
         Each row counts as predicted by the ensemble as it was ``delay`` rows earlier, or by its
         ensemble in ``predicted_by``, an earlier one of this stream. Returns the ensemble for the
         rows that come next, with an ``AdaptiveCoverage`` as its last calibration, and what was
-        predicted for each row before its target was known. Raises ``ValueError`` if the aggregation
-        gives bounds and no distribution, or if the model predicts logarithms and a target has none.
+        predicted for each row before its target was known. A target outside the support widens it
+        for the rows that are predicted later. Raises ``ValueError`` if the aggregation gives bounds
+        and no distribution, or if the model predicts logarithms and a target has none.
         """
         if self.target_map is not None:
             self.target_map.check(y)
-        support, online = self.admitting(y).support, self._adaptive()
+        widened, online = self.admitting(y), self._adaptive()
         fixed = tuple(c for c in self.calibrations if c is not online)
-        states = None
-        if predicted_by is not None:
+        if predicted_by is None:
+            states, supports = None, self._supports(y, delay)
+        else:
             adaptive = {id(ensemble): ensemble._adaptive() for ensemble in predicted_by}
             states = [adaptive[id(ensemble)] for ensemble in predicted_by]
-        base = replace(self, calibrations=fixed, support=support)
+            supports = [ensemble.support for ensemble in predicted_by]
+        base = replace(widened, calibrations=fixed)
         dist = base.calibrated(X)
-        rng = np.random.default_rng(int(online.levels.rows))  # a new seed for each update
-        latent = base.latent_targets(dist, y, rng)
-        cells = None
-        if not support.is_line:
-            cells = np.stack([support.lower_edge(y), support.upper_edge(y)])
-            cells = cells if self.target_map is None else self.target_map.forward(cells)
+        latent, cells = base._in_cells(dist, y, supports, int(online.levels.rows))
         learned = online.learn(dist, latent, X, delay, cells, states)
         ensemble = replace(base, calibrations=(*fixed, learned.state))
-        return ensemble, replace(learned, y=y, support=support, target_map=self.target_map)
+        return ensemble, replace(learned, y=y, supports=supports, target_map=self.target_map)
+
+    def _supports(self, y: FloatArray, delay: int) -> list[Support]:
+        """Support with which each row is predicted, widened by the targets known by then."""
+        support, supports = self.support, []
+        outside = ~support.holds(y)
+        for new, labelled in lagged(len(y), delay):
+            if new is not None:
+                supports.append(support)
+            if labelled is not None and outside[labelled]:
+                support = support.widened(y[labelled])
+        return supports
+
+    def _in_cells(
+        self, dist: NetworkDistribution, y: FloatArray, supports: list[Support], first: int
+    ) -> tuple[FloatArray, FloatArray | None]:
+        """Latent targets of rows numbered from ``first``, and the ends of their cells, (2, n).
+
+        Cells are those of the support with which a row was predicted. That of a target outside it
+        is empty, so that every interval misses it; its latent value is drawn as if it were inside.
+        """
+        latent = np.empty(len(y))
+        drawn = [support.widened(one) for support, one in zip(supports, y, strict=True)]
+        for rows, support in support_runs(drawn):
+            # One random number per row of the stream, however it is split into calls.
+            rng = np.random.Generator(np.random.PCG64(_SEED).advance(first + rows.start))
+            ensemble = replace(self, support=support)
+            latent[rows] = ensemble.latent_targets(dist[rows], y[rows], rng)
+        if all(support.is_line for support in supports):
+            return latent, None
+        cells = np.empty((2, len(y)))
+        for rows, support in support_runs(supports):
+            cells[:, rows] = support.lower_edge(y[rows]), support.upper_edge(y[rows])
+        return latent, cells if self.target_map is None else self.target_map.forward(cells)
 
     def _adaptive(self) -> AdaptiveCoverage:
         """What has been learned from a stream so far."""

@@ -116,7 +116,8 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
     warm_start : bool, default False
         Whether ``fit`` continues from the weights and scaling of the previous fit, to follow new
         rows. The rows must then be new for calibration to be valid: rows of an earlier fit would be
-        predicted by networks that were trained on them.
+        predicted by networks that were trained on them. With ``bounds="auto"``, what was found
+        before about the values of the target stays, as far as the new rows do not contradict it.
     n_jobs : int, optional, default -1
         Threads, or workers of an enclosing ``joblib.parallel_config``; -1 for all.
     random_state : int, RandomState or None
@@ -635,7 +636,9 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
 
         Intervals of every coverage, quantiles, densities and point predictions adapt to the recent
         targets, whatever the drift, with nothing to tune; the networks do not change. Each row is
-        predicted before the model learns from it. ``save`` keeps what was learned.
+        predicted before the model learns from it. So a target that ``support_`` excludes is a miss,
+        and rows predicted later may have such values in their intervals. ``save`` keeps what was
+        learned.
 
         Parameters
         ----------

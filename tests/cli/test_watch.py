@@ -165,6 +165,23 @@ def test_watch_predicts_from_labels_known_at_the_time(stream, run, here, saved):
     assert "--block 60" in words(refused)
 
 
+def test_watch_predicts_counts_before_one_is_negative(run, here):
+    rng = np.random.default_rng(0)
+    rows = pd.DataFrame({"x": rng.uniform(-2, 2, 212)})
+    rows["sold"] = rng.poisson(1.0, 212).astype(float)
+    model = calipers.IntervalRegressor(n_networks=2, cv=2, epochs=10, random_state=0, verbose=0)
+    model.fit(rows[["x"]][:200], rows["sold"][:200])
+    rows.loc[211, "sold"] = -2.0
+    rows[200:].to_csv(here / "stream.csv", index=False)
+    for block in ("1", "500"):
+        model.save(here / block)
+        command = ("watch", block, "stream.csv", "--block", block, "--out", f"{block}.csv")
+        assert run(*command).exit_code == 0
+    assert pd.read_csv(here / "500.csv")["lower_0.95"].min() == 0
+    assert (here / "1.csv").read_bytes() == (here / "500.csv").read_bytes()
+    assert str(calipers.load(here / "500").support_) == "integers"
+
+
 @pytest.mark.parametrize("change", [lambda rows: rows.head(60), lambda rows: rows[::-1]])
 def test_watch_refuses_a_file_that_was_cut_off_or_replaced(stream, run, here, change):
     assert run("watch", "model", "stream.csv").exit_code == 0

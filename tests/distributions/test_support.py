@@ -142,7 +142,10 @@ def test_what_new_rows_contradict_is_given_up():
     assert counts.widened([3.0, 0.0]) == counts
     assert str(counts.widened([-1.0])) == "integers"
     assert str(counts.widened([0.5])) == "non-negative numbers"
-    assert counts.widened([-0.5]).is_line
+    assert counts.widened([-0.5]) == Support()
+    matched = Support(low=0.0, step=1.0, latent=(0.1, 0.9), observed=(0.5, 1.5))
+    assert matched.widened([0.5]).latent == matched.latent
+    assert matched.widened([-0.5]) == Support()
 
 
 def test_a_support_survives_json():

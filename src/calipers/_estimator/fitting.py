@@ -75,7 +75,8 @@ def _continue(
     if isinstance(bank, Upgraded):
         raise ValueError("an upgraded model cannot be trained further: set warm_start=False")
     trees = model.about_.get("trees", {})
-    original = read_rows(model, X, y, sample_weight, groups, reset=False)
+    given = (X, y, sample_weight, groups)
+    original = read_rows(model, *given, reset=False, earlier=previous.support)
     rows = _rows_by_fold(model, original)
     if model.reader_.forest is not None:
         model.about_["trees"] = trees

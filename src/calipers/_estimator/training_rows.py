@@ -125,10 +125,12 @@ def read_rows(
     *,
     reset: bool = True,
     use_targets: bool = True,
+    earlier: Support | None = None,
 ) -> TrainingRows:
     """Validate parameters and data; fit ``model.reader_`` if ``reset``.
 
-    ``use_targets`` allows target encoding of high-cardinality categories.
+    ``use_targets`` allows target encoding of high-cardinality categories; ``earlier`` is the
+    support of the fit that these rows continue.
     """
     check_parameters(model)
     for stale in ("ensemble_", "_out_of_fold"):  # an interrupted fit must not mix two models
@@ -164,7 +166,7 @@ def read_rows(
     }
     seed = int(check_random_state(model.random_state).randint(2**31))
     rows = TrainingRows(X, y, weights, groups, used, seed, target=y)
-    return rows._replace(encoding=encoding, support=_support(model, y, used))
+    return rows._replace(encoding=encoding, support=_support(model, y, used, earlier))
 
 
 def make_table(
@@ -222,15 +224,20 @@ def set_outliers_aside(rows: TrainingRows) -> TrainingRows:
     return rows._replace(target=np.clip(target, ordinary.min(), ordinary.max()), outliers=outliers)
 
 
-def _support(model: Model, y: FloatArray, used: NDArray[np.intp]) -> Support:
+def _support(
+    model: Model, y: FloatArray, used: NDArray[np.intp], earlier: Support | None
+) -> Support:
     """Learn the values that the target can take from rows of positive weight.
 
-    Bounds that the user gives hold for all rows.
+    What earlier rows have shown stays, as far as these do not contradict it. Bounds that the user
+    gives hold for all rows.
     """
     bounds = model.bounds
     if bounds is not None and not isinstance(bounds, str):
         low, high = bounds
         refuse_outside(y, Support(low, high))  # the error has the user's row numbers
+    elif bounds is not None and earlier is not None and not earlier.given:
+        return replace(earlier, latent=(), observed=()).widened(y[used])  # knots are of one fit
     return learn_support(y[used], bounds)
 
 

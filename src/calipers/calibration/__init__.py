@@ -90,7 +90,7 @@ from calipers.calibration._effective import (
 from calipers.calibration._learned import Learned, NetworkDistribution as NetworkDistribution
 from calipers.calibration._level_map import LevelMap as LevelMap
 from calipers.calibration._martingale import Martingale
-from calipers.calibration._online import AdaptiveCoverage
+from calipers.calibration._online import AdaptiveCoverage, lagged as lagged
 from calipers.calibration._pool import UnseenPools as UnseenPools, out_of_fold, unseen_pools
 from calipers.calibration._protocol import CalibrationRows, Calibrator
 from calipers.calibration._ratio import DensityRatio

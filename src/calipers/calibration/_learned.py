@@ -1,5 +1,6 @@
 """Result of online learning from a stream, and the shifting of distributions that it needs."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -28,8 +29,9 @@ class Learned:
     dist: NetworkDistribution
     y: FloatArray  #: (n,): The targets.
     knots: FloatArray  #: (n, levels): Scores of the levels ``_tracking.LEVELS`` for each row.
-    #: Values that the target can take, to which quantiles and intervals are rounded.
-    support: distributions.Support = distributions.Support()  # noqa: RUF009 - a frozen value
+    #: Values that the target could take as far as was known when each row was predicted, to which
+    #: its quantiles and intervals are rounded; empty if that is every number for all rows.
+    supports: Sequence[distributions.Support] = ()
     target_map: distributions.TargetMap | None = (
         None  #: Transformation of the target to the scale of ``dist``.
     )
@@ -51,7 +53,9 @@ class Learned:
         values = np.stack([values_of_scores(self.dist, column) for column in scores.T], axis=1)
         if self.target_map is not None:
             values = self.target_map.back(values)
-        return self.support.observe(values)
+        for rows, support in distributions.support_runs(self.supports):
+            values[rows] = support.observe(values[rows])
+        return values
 
     def coverage(self, coverage: float) -> float:
         """Fraction of the targets inside their intervals."""

@@ -153,13 +153,12 @@ class AdaptiveCoverage(Calibrator):
             The next state, and the prediction for each row before its target was known.
         """
         target = checks.finite("y", y)
-        delay = min(_whole(delay), len(target))
         state = replace(self, **{name: deepcopy(getattr(self, name)) for name in _PARTS})
         median, scale = median_and_scale(dist)
         inputs = state.shift.standardised(np.zeros((len(target), 0)) if X is None else X)
         by, size, shifts, issued = np.zeros(len(target)), np.ones(len(target)), {}, {}
         states = [state] * len(target) if predicted_by is None else predicted_by
-        for new, labelled in _lagged(len(target), delay):
+        for new, labelled in lagged(len(target), delay):
             if new is not None:
                 shifts[new] = states[new].shift.issue(inputs[new], scale[new])
                 by[new] = shifts[new][-1]
@@ -172,7 +171,7 @@ class AdaptiveCoverage(Calibrator):
         knots = np.empty((len(target), len(NORMAL)))
         z = np.clip(normal_scores(moved, target), -MAX_SCORE, MAX_SCORE)
         ends = _end_scores(moved, target, z, cells)
-        for new, labelled in _lagged(len(target), delay):
+        for new, labelled in lagged(len(target), delay):
             if new is not None:
                 issued[new] = states[new].levels.issue()
                 knots[new] = issued[new].scores
@@ -253,11 +252,12 @@ def _whole(delay: SupportsIndex) -> int:
     return rows
 
 
-def _lagged(rows: int, delay: int) -> Iterator[tuple[int | None, int | None]]:
+def lagged(rows: int, delay: SupportsIndex) -> Iterator[tuple[int | None, int | None]]:
     """Yield, for each step, the row that is predicted and the row whose target becomes known.
 
-    >>> list(_lagged(3, 1))
+    >>> list(lagged(3, 1))
     [(0, None), (1, 0), (2, 1), (None, 2)]
     """
+    delay = min(_whole(delay), rows)
     for t in range(rows + delay):
         yield (t if t < rows else None), (t - delay if t >= delay else None)

@@ -36,7 +36,7 @@ from calipers.distributions._quantile_sums import (
     summed_moments as summed_moments,
 )
 from calipers.distributions._split_normal import SplitNormal
-from calipers.distributions._support import Support
+from calipers.distributions._support import Support, support_runs as support_runs
 from calipers.distributions._target_scale import (
     mean_of as mean_of,
     on_target_scale as on_target_scale,

@@ -13,8 +13,9 @@ T is monotone and y = T(y) for every value of the support, so that quantiles of 
 :math:`T(F^{-1}(p))` and an interval keeps its coverage when T is applied to its bounds.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
+from itertools import groupby
 from typing import Any, Self
 
 import numpy as np
@@ -173,7 +174,8 @@ class Support:
         }
         if self.step and not self._on_lattice(value).all():
             changes |= {"step": 0.0, "origin": 0.0, "decimals": 0, "values": ()}
-        return replace(self, **changes)
+        support = replace(self, **changes)
+        return replace(support, latent=(), observed=()) if support.is_line else support
 
     @property
     def _close(self) -> float:
@@ -211,3 +213,16 @@ class Support:
         }
         lists = {name: tuple(map(float, document.get(name, ()))) for name in _LISTS}
         return cls(**{**document, **numbers, **lists})
+
+
+def support_runs(supports: Iterable[Support]) -> Iterator[tuple[slice, Support]]:
+    """Consecutive rows of equal support, given that of each row.
+
+    >>> [(run.stop, str(one)) for run, one in support_runs([Support(0.0), Support(0.0), Support()])]
+    [(2, 'non-negative numbers'), (3, 'any number')]
+    """
+    start = 0
+    for support, run in groupby(supports):
+        stop = start + sum(1 for _ in run)
+        yield slice(start, stop), support
+        start = stop
