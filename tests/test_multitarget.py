@@ -165,7 +165,7 @@ def test_conformalized_joint_coverage_is_at_least_nominal():
     assert np.array_equal(model.conformalize(held_out, text).depths_, depths)
     swapped = pd.DataFrame(targets).iloc[:, ::-1]
     assert np.array_equal(model.conformalize(held_out, swapped).depths_, depths)
-    with pytest.raises(ValueError, match="y has the targets other, .*, but the model was fitted"):
+    with pytest.raises(ValueError, match=r"y has the targets other, .*, but the model was fitted"):
         model.conformalize(held_out, swapped.set_axis(["other", *swapped.columns[1:]], axis=1))
     assert rates(model.predict_interval(X_TEST, joint=True))[1] == pytest.approx(0.9, abs=0.025)
     assert (model.predict_interval(X_TEST) == before).all()

@@ -200,7 +200,10 @@ class Ensemble:
         is empty, so that every interval misses it; its latent value is drawn as if it were inside.
         """
         latent = np.empty(len(y))
-        drawn = [support.widened(one) for support, one in zip(supports, y, strict=True)]
+        drawn = list(supports)
+        for rows, support in support_runs(supports):
+            for row in rows.start + np.flatnonzero(~support.holds(y[rows])):
+                drawn[row] = support.widened(y[row])
         for rows, support in support_runs(drawn):
             # One random number per row of the stream, however it is split into calls.
             rng = np.random.Generator(np.random.PCG64(_SEED).advance(first + rows.start))

@@ -189,13 +189,13 @@ def _frequent_values(y: FloatArray, support: Support) -> tuple[float, ...]:
     if support.step or len(y) < MIN_ROWS:
         return ()
     values, counts = np.unique(y, return_counts=True)
-    heavy = np.flatnonzero(counts >= max(ATOM_ROWS, HEAVY * len(y)))
+    heavy = counts >= max(ATOM_ROWS, HEAVY * len(y))
+    low, high = support.bounds
     found = []
-    for place in heavy:
-        near = np.arange(max(place - NEIGHBOURS, 0), min(place + NEIGHBOURS + 1, len(values)))
-        others = counts[np.setdiff1d(near, heavy)]
-        inside = support.bounds[0] < values[place] < support.bounds[1]
-        if inside and others.size and counts[place] >= STANDS_OUT * others.mean():
+    for place in np.flatnonzero(heavy & (values > low) & (values < high)).tolist():
+        near = slice(max(place - NEIGHBOURS, 0), place + NEIGHBOURS + 1)
+        others = counts[near][~heavy[near]]
+        if others.size and counts[place] >= STANDS_OUT * others.mean():
             found.append(float(values[place]))
     return tuple(found)
 

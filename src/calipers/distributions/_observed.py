@@ -127,9 +127,12 @@ class ObservedDistribution(MappedDistribution):
         low, high = max(low, ends[0]), min(high, ends[1])
         if (low, high) == ends:
             return self
-        bounds = {"low": low, "high": high}
-        finite = {name: end for name, end in bounds.items() if np.isfinite(end)}
-        return ObservedDistribution(self.latent, replace(self.support, **finite))
+        support = replace(
+            self.support,
+            low=low if np.isfinite(low) else None,
+            high=high if np.isfinite(high) else None,
+        )
+        return ObservedDistribution(self.latent, support)
 
     def _moments(self) -> tuple[FloatArray, FloatArray]:
         median = self.median
@@ -210,9 +213,11 @@ def mean_density(dist: Distribution, places: int) -> FloatArray:
     edges = np.linspace(low, high, places + 1)
     width = np.diff(edges, axis=0)
     at = dist.cdf(edges)
-    mass = (at[1:] if observed is None else observed.cdf_below(edges[1:])) - at[:-1]
-    for atom in () if observed is None else observed.support.atoms:
-        mass -= np.where((edges[:-1] < atom) & (atom < edges[1:]), observed.pmf(atom), 0.0)
+    mass = at[1:] - at[:-1]
+    if observed is not None:
+        mass = observed.cdf_below(edges[1:]) - at[:-1]
+        for atom in observed.support.atoms:
+            mass -= np.where((edges[:-1] < atom) & (atom < edges[1:]), observed.pmf(atom), 0.0)
     with np.errstate(divide="ignore", invalid="ignore"):  # a point mass has no width
         height = mass / width
     if observed is not None:
