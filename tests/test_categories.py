@@ -222,9 +222,28 @@ def test_a_level_never_seen_has_the_mean_of_all(model):
     places = [
         i for i, name in enumerate(model.preprocessor_.get_feature_names_out()) if "(" in name
     ]
-    rare = model.preprocessor_.transform(X[X["shop"].str.startswith("once")])
-    np.testing.assert_array_equal(model.read(new)[0][0, places], rare[0, places])
+    own = IntervalRegressor(preprocessor=encoder(min_frequency=2), **TINY | {"epochs": 2}).fit(X, Y)
+    rare = own.preprocessor_.transform(X[X["shop"].str.startswith("once")])
+    np.testing.assert_array_equal(own.read(new)[0][0, places], rare[0, places])
     assert model.predict(new).std() < model.predict(X_TEST).std() / 2
+
+
+def test_a_level_of_one_row_says_what_its_row_says():
+    rng = np.random.default_rng(0)
+    level = np.concatenate([rng.integers(0, 40, 200), np.repeat(np.arange(40, 400), 2)])
+    table = pd.DataFrame({"shop": [f"shop {i}" for i in level], "x": rng.uniform(-1, 1, 920)})
+    y = rng.normal(size=400)[level] + table["x"] + rng.normal(0, 0.1, 920)
+    twice = np.flatnonzero(level >= 40)
+    once, new = twice[1:-200:2], twice[:-200:2]  # the shops of all but 100 pairs
+    train = np.setdiff1d(np.arange(920), new)
+    assert np.isin(level[once], level[train]).all()
+    errors = []
+    for min_frequency in (None, 2):
+        own = IntervalRegressor(preprocessor=encoder(min_frequency=min_frequency), **TINY)
+        own.fit(table.iloc[train], y[train])
+        errors.append(np.mean((own.predict(table.iloc[new]) - y[new]) ** 2))
+        assert own.outside(table.iloc[new])[:, 0].sum() == 0
+    assert errors[0] < 0.5 * errors[1]
 
 
 def test_rows_without_weight_change_no_encoding():
@@ -242,17 +261,36 @@ def test_encoder_alone_never_looks_at_targets():
     assert not found.knows_targets
 
 
-def test_a_folder_keeps_it_and_no_rare_name(model, tmp_path):
+def test_a_folder_keeps_it(model, tmp_path):
     model.save(tmp_path / "model")
     again = load(tmp_path / "model")
-    assert (again.predict_interval(X_TEST) == model.predict_interval(X_TEST)).all()
-    assert "once" not in (tmp_path / "model" / "model.json").read_text()
+    for rows in (X, X_TEST):
+        assert (again.predict_interval(rows) == model.predict_interval(rows)).all()
     assert again.preprocessor_.get_feature_names_out().tolist()[-3:] == [
         "shop (mean of targets)",
         "shop (spread of targets)",
         "x",
     ]
     assert again.inputs_[0].note.endswith("have inputs, all by their targets")
+
+
+@pytest.mark.parametrize(
+    ("options", "y", "named"),
+    [
+        ({}, Y, True),
+        ({"min_frequency": 2}, Y, False),
+        ({"target_encoding": False}, Y, False),
+        ({}, np.random.default_rng(0).permutation(Y), False),
+    ],
+    ids=["default", "two rows", "without targets", "levels that do not differ"],
+)
+def test_names_of_single_rows_are_stored_only_where_their_targets_are(options, y, named, tmp_path):
+    own = IntervalRegressor(preprocessor=encoder(**options), **TINY | {"epochs": 2}).fit(X, y)
+    own.save(tmp_path / "model")
+    assert ("once" in (tmp_path / "model" / "model.json").read_text()) == named
+    again = load(tmp_path / "model")
+    assert again.get_params()["preprocessor__min_frequency"] == options.get("min_frequency")
+    assert not again.outside(X)[:, 0].any()
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
@@ -76,6 +76,18 @@ class CategoryEncoder:
 
     def read(self, series: "pd.Series[Any]") -> NDArray[np.object_]:
         return as_objects(respelled(as_text(series, keep=self.levels), self.levels, self.rare))
+
+    def with_rare(self, values: NDArray[np.object_]) -> "CategoryEncoder":
+        """The encoder that also has the rare categories among these values by their names."""
+        others = Counter(value for value in values[self.codes(values) == -1])
+        names, rare = sorted(others), set(self.rare)
+        named = {name: d for name, d in zip(names, digests(names), strict=True) if d in rare}
+        return replace(
+            self,
+            levels=[*self.levels, *named],
+            counts=[*self.counts, *(others[name] for name in named)],
+            rare=sorted(rare.difference(named.values())),
+        )
 
     @property
     def large(self) -> bool:

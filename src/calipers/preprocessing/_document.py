@@ -95,7 +95,7 @@ _TABLE = record(
             {
                 "kinds": optional(mapping_of(text)),
                 "max_categories": optional(_COUNT),
-                "min_frequency": _COUNT,
+                "min_frequency": optional(_COUNT),
             },
             {"target_encoding": flag},
         ),

@@ -19,7 +19,7 @@ from calipers.preprocessing._column import Column, DataError, as_frame, check_ki
 from calipers.preprocessing._document import check_table
 from calipers.preprocessing._encoders import ENCODERS, DateEncoder, Encoder, NumberEncoder
 from calipers.preprocessing._kinds import has_decimal_comma, may_be_in_thousands
-from calipers.preprocessing._learn import learn
+from calipers.preprocessing._learn import FEWEST_ROWS, learn
 from calipers.preprocessing._numbers import kind_of
 from calipers.preprocessing._unread import OnUnread, UnreadCells, refuse_unread
 
@@ -60,8 +60,10 @@ class TableEncoder(TransformerMixin, BaseEstimator):
     max_categories : int, optional
         Most categories of a column that are one-hot encoded. By default the 30 most frequent ones,
         and of up to 300 those that have 20 rows or more.
-    min_frequency : int, default 2
-        Rows that a category must have for that.
+    min_frequency : int, optional
+        Rows that a category must have for that, and for its name to be stored: of others, digests
+        are stored, and they count as unseen. By default 2, but a model that learns the targets of
+        categories does so of all of them, and stores their names.
     target_encoding : bool, default True
         Whether a model that the encoder is part of (``IntervalRegressor(preprocessor=...)``) learns
         the mean and spread of the targets of each category that has no column of its own, where
@@ -94,13 +96,13 @@ class TableEncoder(TransformerMixin, BaseEstimator):
 
     kinds: Mapping[str, str] | None = None
     max_categories: int | None = None
-    min_frequency: int = 2
+    min_frequency: int | None = None
     target_encoding: bool = True
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "kinds": [Mapping, None],
         "max_categories": [Within(Integral, 1, None, closed="left"), None],
-        "min_frequency": [Within(Integral, 1, None, closed="left")],
+        "min_frequency": [Within(Integral, 1, None, closed="left"), None],
         "target_encoding": ["boolean"],
     }
 
@@ -154,7 +156,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
                 and any(has_comma(other) for other in columns if other != name)
             )
             kind = "number 1.234,5" if grouped else kinds.get(str(name))
-            result = learn(series, kind, self.max_categories, self.min_frequency)
+            result = learn(series, kind, self.max_categories, self.min_frequency or FEWEST_ROWS)
             if grouped:
                 note = f"{result.column.note}, since other columns have decimal commas"
                 result = result._replace(column=replace(result.column, note=note))
@@ -284,7 +286,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         parameters = {
             "kinds": None if self.kinds is None else dict(self.kinds),
             "max_categories": None if self.max_categories is None else int(self.max_categories),
-            "min_frequency": int(self.min_frequency),
+            "min_frequency": None if self.min_frequency is None else int(self.min_frequency),
             "target_encoding": bool(self.target_encoding),
         }
         columns = [

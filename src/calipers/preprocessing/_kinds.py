@@ -44,6 +44,7 @@ _IN_THOUSANDS = r"^[+-]?[1-9]\d{0,2}(\.\d{3})+$"
 _LIKE_NUMBERS = r"^[<>~≈±+-]*\s*[$€£¥]?\s*\d+([.,]\d+)*\s*[A-Za-z%$€£¥]{0,9}$"
 _WHOLE = r"^[+-]?\d+$"
 _SENTENCE = 25  # least median number of characters of free text
+_SHARED = 0.1  # fraction of the rows whose texts others have too, from which on they are names
 NOT_STORED = "its values are not stored"
 
 
@@ -195,11 +196,16 @@ def _kind_of_text(series: "pd.Series[Any]", most: int) -> DetectedKind:
 
 
 def _is_prose(texts: Texts) -> bool:
-    """Whether texts are sentences: long, of several words, and most of them unique."""
-    unique = float((texts.counts == 1).mean())
+    """Whether texts are sentences: long, of several words, and hardly any in more than one row.
+
+    The most frequent, such as "no remarks", does not count. Names may be as long, but repeat.
+    """
+    counts = texts.counts
+    shared = int(counts[counts > 1].sum() - counts.max())
     length = np.median(pc.utf8_length(texts.levels).to_numpy(zero_copy_only=False))
     spaces = np.median(pc.count_substring(texts.levels, " ").to_numpy(zero_copy_only=False))
-    return unique > 0.5 and bool(length >= _SENTENCE and spaces >= 2)
+    few = shared < _SHARED * counts.sum() and (counts == 1).mean() > 0.5
+    return bool(few and length >= _SENTENCE and spaces >= 2)
 
 
 def _counts_rows(values: FloatArray, distinct: int, name: str) -> bool:

@@ -35,6 +35,7 @@ class LearnedColumn(NamedTuple):
 
 
 FEW_CATEGORIES = 30  # up to which every category has an input
+FEWEST_ROWS = 2  # of a category with an input, unless a user says otherwise
 _ROWS_FOR_INPUT = 20  # rows with which one of many categories has an input
 _MAX_INPUTS = 300  # of one column
 _FEW_ROWS = 10  # mean rows of a category below which words in the names have inputs

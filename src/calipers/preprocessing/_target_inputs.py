@@ -11,6 +11,7 @@ from calipers._arrays import FloatArray, IntArray
 from calipers.preprocessing._categories import CategoryEncoder
 from calipers.preprocessing._encoder import TableEncoder
 from calipers.preprocessing._encoders import NumberEncoder, distinct_levels, level_codes
+from calipers.preprocessing._learn import FEWEST_ROWS
 from calipers.preprocessing._numeric_codes import numeric_code_columns
 from calipers.preprocessing._targets import WIDTH, Differ, EncodedColumn, TargetEncoding
 
@@ -33,15 +34,18 @@ def find_target_encoding(
     if not table.target_encoding:
         return None
     found: dict[int, EncodedColumn] = {}
+    used = TargetEncoding(found, y, weights).rows
     for i, (column, encoder) in enumerate(zip(table.columns_, table._encoders, strict=True)):
         if isinstance(encoder, CategoryEncoder) and encoder.large:
-            codes = np.maximum(encoder.codes(values[column.name]), -1)
-            found[i] = EncodedColumn(codes, len(encoder.levels), encoder.kept, number=i)
+            texts = values[column.name]
+            named = encoder.with_rare(texts[used]) if table.min_frequency is None else encoder
+            codes = np.maximum(named.codes(texts), -1)
+            found[i] = EncodedColumn(codes, len(named.levels), named.kept, number=i, named=named)
     every = TargetEncoding(found, y, weights, groups)
-    differ = {i: learned.differ for i, learned in every.learned(every.rows).items()}
+    differ = {i: learned.differ for i, learned in every.learned(used).items()}
     found = {i: found[i]._replace(differ=differ[i]) for i in found if any(differ[i])}
     if groups is None or table.knows_targets:
-        numbers = _numeric_codes(table, values, encoded, y, every.rows, repeated)
+        numbers = _numeric_codes(table, values, encoded, y, used, repeated)
         for i, levels in numbers.items():
             codes = level_codes(levels, values[table.columns_[i].name])
             found[i] = EncodedColumn(codes, len(levels), None, levels, Differ(True, True), i)
@@ -80,7 +84,7 @@ def _numeric_codes(
         levels = distinct_levels(numbers[i][~np.isnan(numbers[i])])
         codes = level_codes(levels, numbers[i])
         counts = np.bincount(codes[codes >= 0], minlength=len(levels))
-        if (frequent := counts >= table.min_frequency).any():
+        if (frequent := counts >= (table.min_frequency or FEWEST_ROWS)).any():
             result[i] = levels[frequent]
     return result
 
@@ -109,7 +113,8 @@ def learn_target_encoding(
             changes |= {"levels": found.numbers.tolist(), "counts": counts.tolist()}
             repeat = f"{found.levels:,} values repeat and differ: used as numbers and as categories"
             note = f"{note}; {repeat}" if note else repeat
-        columns[i], encoders[i] = replace(columns[i], note=note), replace(encoders[i], **changes)
+        columns[i] = replace(columns[i], note=note)
+        encoders[i] = replace(found.named or encoders[i], **changes)
         inputs = [part[found.codes] for part in encoders[i].numbers]
         encoded[:, at : at + WIDTH] = np.stack(inputs, axis=1)
     table.columns_, table._encoders = tuple(columns), tuple(encoders)

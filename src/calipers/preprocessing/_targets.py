@@ -35,6 +35,7 @@ import numpy as np
 from scipy import stats
 
 from calipers._arrays import FloatArray, IntArray
+from calipers.preprocessing._categories import CategoryEncoder
 from calipers.preprocessing._numeric_codes import smooth_residuals
 
 WIDTH = 3  # additional inputs of a target-encoded column: frequency, mean and spread
@@ -164,6 +165,7 @@ class EncodedColumn(NamedTuple):
     numbers: FloatArray | None = None  # of a numeric code: the levels; residuals are encoded
     differ: Differ | None = None  # in what the levels differ, which is tested where it is None
     number: int = 0  # of the column in its table
+    named: CategoryEncoder | None = None  # of a category: the encoder of all its levels, by name
 
 
 @dataclass(frozen=True, eq=False)
