@@ -86,7 +86,7 @@ def _facts(document: dict[str, Any], arrays: dict[str, Any], folder: Path) -> di
 def _show(facts: dict[str, Any]) -> None:
     from calipers.cli._columns import print_columns
     from calipers.cli._measures import is_measured, print_measures
-    from calipers.training import out_of_time
+    from calipers.training import time_warning
 
     facts = for_terminal(facts)
     target, inputs, about = facts["target"], facts["inputs"], facts["about"]
@@ -100,7 +100,7 @@ def _show(facts: dict[str, Any]) -> None:
         typer.echo(f"Components of each network: {facts['components']}; scale: {facts['scale']}")
     if facts["trees"]:
         typer.echo(f"The predictions of {facts['trees']} trees are an input of the networks")
-    if text := out_of_time(about.get("time_budget")):
+    if text := time_warning(about.get("time_budget")):
         typer.echo(f"Note: {text}")
     typer.echo(f"Settings: {_changed(facts['settings']) or 'the defaults'}")
     if is_measured(evaluation := about.get("evaluation")):
