@@ -37,7 +37,7 @@ def _check(document: dict[str, Any], arrays: dict[str, Any], folder: Path) -> No
     """Refuse what ``load`` refuses, except for missing code."""
     from calipers import IntervalRegressor
     from calipers._schema import SchemaError
-    from calipers._serialization.models import check_model
+    from calipers._serialization import check_model
     from calipers.multitarget import check_targets
     from calipers.storage import ModelFileError
 
@@ -52,7 +52,7 @@ def _check(document: dict[str, Any], arrays: dict[str, Any], folder: Path) -> No
 
 def _facts(document: dict[str, Any], arrays: dict[str, Any], folder: Path) -> dict[str, Any]:
     """Return the description of a model as plain JSON."""
-    from calipers._serialization.ensembles import calibrations_from_dict, support_from_dict
+    from calipers._serialization import calibrations_from_dict, support_from_dict
 
     inputs, ensemble = document["inputs"], document["ensemble"]
     encoder = inputs["preprocessor"]
@@ -148,7 +148,7 @@ def _calibration(calibrations: list[dict[str, Any]]) -> str:
 def _changed(settings: dict[str, Any]) -> str:
     """Return the settings that differ from the defaults."""
     from calipers import IntervalRegressor
-    from calipers._serialization.parameters import parameters_from_dict
+    from calipers._serialization import parameters_from_dict
     from calipers.training import SHORTHANDS
 
     defaults = IntervalRegressor().get_params()
