@@ -8,7 +8,6 @@ duplicated.
 
 import json
 import os
-import secrets
 from collections import Counter
 from itertools import chain
 from pathlib import Path
@@ -110,13 +109,11 @@ def _score(
 
     first = next(tables, None)
     if first is not None:  # a file without rows has no part
-        # A worker presumed lost may still write the same part: each writes its own file.
-        temporary = path.with_name(f".{part.name}.{secrets.token_hex(8)}")
-        with replacing(temporary) as file, pq.ParquetWriter(file, first.schema) as writer:
+        # A worker presumed lost may still write the same part.
+        with replacing(path, race=True) as file, pq.ParquetWriter(file, first.schema) as writer:
             for table in chain([first], tables):
                 writer.write_table(table)
             writer.add_key_value_metadata({"calipers": json.dumps(summary())})
-        temporary.replace(path)
     return summary() | {"kept": 0}
 
 
