@@ -7,6 +7,7 @@ from typing import ClassVar
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pandas as pd
 import pytest
 from sklearn.base import clone
 from typer.testing import CliRunner
@@ -16,6 +17,7 @@ from calipers.aggregation import AGGREGATIONS, Aggregation
 from calipers.calibration import CALIBRATIONS, Calibration, Calibrator
 from calipers.calibration._level_map import Pieces
 from calipers.cli import app
+from calipers.cli._scoring import RowScorer
 from calipers.distributions import SplitNormal, SplitNormalMixture
 from calipers.heads import HEADS, Head
 from calipers.importance import Dependence
@@ -26,6 +28,7 @@ from calipers.preprocessing import _column
 from calipers.report._format import write_cell
 from calipers.serve import _bodies, _openapi, _responses, _schemas
 from calipers.serve._served import Piece, Served
+from calipers.tables import read_blocks
 
 SMALL = {"network": MLP(hidden_layers=(8,), frequencies=0), "epochs": 150, "random_state": 0}
 
@@ -371,7 +374,7 @@ def test_a_loss_of_known_parts_needs_no_registration(data):
     assert model.score(*data) > 0.5
 
 
-def test_a_new_number_for_each_row_is_a_field_and_a_flag(data, monkeypatch):
+def test_a_new_number_for_each_row_is_a_field_and_a_flag(data, tmp_path, monkeypatch):
     @dataclass(frozen=True)
     class WiderQuery(Query):
         median: bool = False
@@ -396,6 +399,12 @@ def test_a_new_number_for_each_row_is_a_field_and_a_flag(data, monkeypatch):
     assert list(found.columns())[-2:] == ["quantile_0.5", "median"]
     np.testing.assert_array_equal(found.median, found.quantiles[:, 0])
     assert "median" not in model.query(data[0], WiderQuery()).columns()
+
+    scorer = RowScorer(model, query, keep=None, mark_outside=False, as_text=False)
+    path = tmp_path / "rows.csv"
+    pd.DataFrame(data[0], columns=["x0", "x1"]).to_csv(path, index=False)
+    (table,) = scorer.score(read_blocks(path))  # what `calipers predict` writes
+    np.testing.assert_allclose(table["median"], found.median, rtol=1e-6)
 
     class WiderRequest(_schemas.PredictRequest):  # a line in each class of the schemas
         median: bool = False
