@@ -63,7 +63,7 @@ def pytest_runtest_setup(item):
 
 @pytest.fixture
 def data_source(pytestconfig):
-    """The folder with the real data; None if it is to be downloaded, which fails if it cannot be."""
+    """The folder with the real data; None if it is to be downloaded, which may fail."""
     if not (DATA_FOLDER or pytestconfig.option.download):
         pytest.skip("CALIPERS_DATA is not set, so the real data is not at hand")
     return Path(DATA_FOLDER) if DATA_FOLDER else None
