@@ -3,6 +3,9 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+ifneq ($(wildcard ../shared/data),) # the datasets, where they stand beside the checkout
+export CALIPERS_DATA ?= $(abspath ../shared/data)
+endif
 TORCH := .venv-torch
 SKPRO := .venv-skpro
 SCALE := .venv-scale
@@ -54,7 +57,7 @@ test-long: $(READY) ## what takes some seconds each: whole processes, pages, att
 
 # These compile as users do, with all optimisations; the fast tests do without.
 slow: $(READY) chromium ## what takes minutes, what needs a browser, what needs the datasets
-	JAX_DISABLE_MOST_OPTIMIZATIONS=0 $(PYTEST) -m "slow or browser or data"
+	JAX_DISABLE_MOST_OPTIMIZATIONS=0 $(PYTEST) --download -m "slow or browser or data"
 
 campaigns: $(READY) ## attacks with their counts, into docs/reliability.md, up to an hour
 	$(BIN)/python -m tests.campaigns --write docs/reliability.md

@@ -34,6 +34,8 @@ def pytest_addoption(parser):
     text = "seconds after which no further test is started, as `make quick` has it"
     parser.addoption("--budget", type=float, metavar="SECONDS", help=text)
     parser.addoption("--ends-at", type=float, help="the same as a time, passed on to workers")
+    text = "download datasets if CALIPERS_DATA is not set; such tests are skipped otherwise"
+    parser.addoption("--download", action="store_true", help=text)
 
 
 def pytest_configure(config):
@@ -60,11 +62,19 @@ def pytest_runtest_setup(item):
 
 
 @pytest.fixture
-def data_folder():
-    """The folder with the real data, for tests that need it."""
-    if not DATA_FOLDER:
+def data_source(pytestconfig):
+    """The folder with the real data; None if it is to be downloaded, which may fail."""
+    if not (DATA_FOLDER or pytestconfig.option.download):
         pytest.skip("CALIPERS_DATA is not set, so the real data is not at hand")
-    return Path(DATA_FOLDER)
+    return Path(DATA_FOLDER) if DATA_FOLDER else None
+
+
+@pytest.fixture
+def data_folder(data_source):
+    """The folder with the real data, for tests of files in it that the loader does not download."""
+    if data_source is None:
+        pytest.skip("CALIPERS_DATA is not set, and these files are nowhere else")
+    return data_source
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -24,7 +24,7 @@ from calipers import IntervalRegressor
 from calipers._estimator.candidates import COMPONENTS_FROM, decide
 from calipers._estimator.joint_fits import run_fit
 from calipers._estimator.training_rows import mark_outliers, read_rows
-from calipers._estimator.trials import EPOCHS, Measures, OutputShape, measure, trial
+from calipers._estimator.trials import EPOCHS, Measures, OutputShape, held_out_measures, trial
 from calipers.objectives import ROWS_FOR_SEVERAL, SKEWED, Density, skewness
 from calipers.training import make_program
 
@@ -53,7 +53,7 @@ def evaluate(name):
         began = time.perf_counter()
         model.fit(X, y)
         took = time.perf_counter() - began
-        yield row(known, count, scale, 1, measure(model.out_of_fold_, y), y, took)
+        yield row(known, count, scale, 1, held_out_measures(model.out_of_fold_, y), y, took)
         data = read_rows(model, X, y, None, None, reset=True)
         folds = data.split(5, 10)
         data = mark_outliers(model, data.encoded_by_fold(folds, data.seed))

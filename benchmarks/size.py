@@ -14,7 +14,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 RUN = 6  # lines that count as a repetition
 PASSED_OVER = ("#", "import ", "from ")
-ALIASES = ("Array", "Scalar")  # of Any: arrays of libraries that share no type
+ALIASES = ("Array", "Scalar", "PyTree")  # of Any: values of libraries that share no type
 BEFORE = "cf0c838"  # the last revision before the redesign
 STUDY = ("study/", "cli/_study", "datasets/_splits")  # now a separate distribution
 
@@ -127,16 +127,31 @@ def sources(revision: str | None, *endings: str) -> Iterator[tuple[tuple[str, ..
             yield Path(name).relative_to("src/calipers").parts, git("show", f"{revision}:{name}")
 
 
-def is_private(package: str, module: str, names: list[str]) -> bool:
-    """Whether an import uses a private name of another package; top-level modules are shared."""
-    if not module.startswith("calipers."):
-        return False
+def module_name(place: tuple[str, ...]) -> str:
+    """Dotted name of a module, given its path within the package."""
+    return ".".join(("calipers", *place)).removesuffix(".py").removesuffix(".__init__")
+
+
+def foreign_names(package: str, tree: ast.AST, modules: set[str]) -> Iterator[tuple[str, str]]:
+    """Modules of other packages whose names a module uses, each with the name."""
+    inside = ("calipers", f"calipers.{package}")
+    found = [n for n in ast.walk(tree) if isinstance(n, ast.ImportFrom)]
+    names = [(n.module or "", a.name, a.asname or a.name) for n in found for a in n.names]
+    whole = {own: f"{place}.{name}" for place, name, own in names if f"{place}.{name}" in modules}
+    used = [(place, name) for place, name, _ in names if f"{place}.{name}" not in modules]
+    attributes = (node for node in ast.walk(tree) if isinstance(node, ast.Attribute))
+    used += [(whole[n.value.id], n.attr) for n in attributes if getattr(n.value, "id", "") in whole]
+    for place, name in used:
+        if place in modules and place not in inside and not place.startswith(f"{inside[1]}."):
+            yield place, name
+
+
+def is_private(module: str, name: str) -> bool:
+    """Whether a name of another package is private; those of private modules at the top are not."""
     first, *rest = module.split(".")[1:]
-    if first == package:
-        return False
-    return any(part.startswith("_") for part in rest) or (
-        not first.startswith("_") and any(n.startswith("_") and n[:2] != "__" for n in names)
-    )
+    if first.startswith("_"):
+        return bool(rest)
+    return any(part.startswith("_") and part[:2] != "__" for part in (*rest, name))
 
 
 def measured_features() -> dict[str, int]:
@@ -205,9 +220,12 @@ def print_features(total: int) -> None:
 def main() -> None:
     """Print all measurements."""
     lines, modules, runs, kinds = Counter(), Counter(), Counter(), Counter()
-    public = private = shared = parameters = annotated = untyped = aliased = 0
+    promised, shared, private = set(), set(), 0
+    public = parameters = annotated = untyped = aliased = 0
     revision = sys.argv[1] if len(sys.argv) > 1 else None
-    for place, text in sources(revision, ".py"):
+    files = list(sources(revision, ".py"))
+    modules_by_name = {module_name(place) for place, _ in files}
+    for place, text in files:
         package = place[0] if len(place) > 1 else "(top)"
         lines[package] += len(text.splitlines())
         modules[package] += 1
@@ -220,24 +238,28 @@ def main() -> None:
         annotated += len(kept)
         untyped += sum(getattr(annotation, "id", "") == "Any" for annotation in kept)
         aliased += sum(getattr(annotation, "id", "") in ALIASES for annotation in kept)
+        own = place[0].removesuffix(".py")
+        for module, name in set(foreign_names(own, tree, modules_by_name)):
+            shared.add((module, name))
+            private += is_private(module, name)
         for node in ast.walk(tree):
             if isinstance(node, ast.Assign) and getattr(node.targets[0], "id", "") == "__all__":
-                public += len(ast.literal_eval(node.value))
-            elif isinstance(node, ast.ImportFrom):
-                private += is_private(place[0], node.module or "", [a.name for a in node.names])
-                shared += sum(alias.asname == alias.name for alias in node.names)
+                names = ast.literal_eval(node.value)
+                public += len(names)
+                promised.update(names)
             elif isinstance(node, ast.ClassDef) and node.name in ("IntervalRegressor", "Recipe"):
                 made = [n for n in node.body if getattr(n, "name", "") == "__init__"]
                 names = [getattr(getattr(n, "target", None), "id", "_") for n in node.body]
                 fields = sum(not name.endswith("_") for name in names)  # of a dataclass
                 parameters = max([parameters, fields, *(len(n.args.kwonlyargs) for n in made)])
+    unpromised = sum(name not in promised and name[:2] != "__" for _, name in shared)
     for package, count in lines.most_common():
         print(f"{package:16}{modules[package]:5}{count:8,}")
     print(f"lines {sum(lines.values()):,}, modules {sum(modules.values())}")
     print(", ".join(f"{kind} {count:,}" for kind, count in kinds.most_common()))
     print(f"public names {public}, parameters of the estimator {parameters}")
-    print(f"names shared among packages only {shared}")
-    print(f"imports of private names of another package {private}")
+    print(f"names used across packages, in no __all__ {unpromised}")
+    print(f"uses of private names of another package {private}")
     print(f"annotations {annotated:,}, of them a bare Any {untyped}, another name for it {aliased}")
     pages = sum(len(text.splitlines()) for _, text in sources(revision, ".js", ".css", ".html"))
     print(f"lines of pages (JavaScript, CSS, HTML) {pages:,}")

@@ -7,25 +7,32 @@ from typing import ClassVar
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pandas as pd
 import pytest
 from sklearn.base import clone
 from typer.testing import CliRunner
 
-from calipers import IntervalRegressor, losses
+from calipers import IntervalRegressor, _schema, losses
 from calipers.aggregation import AGGREGATIONS, Aggregation
 from calipers.calibration import CALIBRATIONS, Calibration, Calibrator
 from calipers.calibration._level_map import Pieces
 from calipers.cli import app
+from calipers.cli._scoring import RowScorer
 from calipers.distributions import SplitNormal, SplitNormalMixture
 from calipers.heads import HEADS, Head
 from calipers.importance import Dependence
 from calipers.networks import ACTIVATIONS, MLP, Activation
 from calipers.objectives import LOSSES, Objective
 from calipers.prediction import Forward, Prediction, Query
-from calipers.preprocessing import _column
+from calipers.preprocessing import Column, _column, _document, _encoder, _kinds, refuse_unread
+from calipers.preprocessing._encoders import ENCODERS, RangeEncoder
+from calipers.preprocessing._kinds import DetectedKind
+from calipers.preprocessing._learn import LearnedColumn
+from calipers.preprocessing._unread import tell_unread
 from calipers.report._format import write_cell
 from calipers.serve import _bodies, _openapi, _responses, _schemas
 from calipers.serve._served import Piece, Served
+from calipers.tables import read_blocks
 
 SMALL = {"network": MLP(hidden_layers=(8,), frequencies=0), "epochs": 150, "random_state": 0}
 
@@ -341,13 +348,91 @@ def test_a_calibration_with_distributions_of_its_own_has_no_onnx_form(data, tmp_
         model.to_onnx(tmp_path / "model.onnx")
 
 
-def test_a_kind_of_column_has_a_type_of_values(monkeypatch):
+@dataclass(frozen=True)
+class AngleEncoder(RangeEncoder):
+    """Angles such as ``90°``: sine and cosine."""
+
+    def read(self, series, on_unread=refuse_unread):
+        present = series.notna().to_numpy()
+        values = pd.to_numeric(series.str.rstrip("°"), errors="coerce").to_numpy()
+        wrong = np.flatnonzero(np.isnan(values) & present)
+        if wrong.size:
+            problem = f"{series.iloc[wrong[0]]!r} is not an angle"
+            tell_unread(series, wrong, present.sum(), problem, on_unread)
+        return values
+
+    def encode(self, values):
+        angle = np.radians(np.where(np.isnan(values), self.fill, values))
+        return np.column_stack([np.sin(angle), np.cos(angle)])
+
+    def names(self, name):
+        return [f"{name} (sin)", f"{name} (cos)"]
+
+
+@pytest.fixture
+def angles(monkeypatch):
+    """Rows with a column of angles, where the modules that the table names know them."""
+
+    def find_kind(series, most):
+        is_angle = isinstance(series[0], str) and series.str.endswith("°").all()
+        return DetectedKind("angle") if is_angle else found(series, most)
+
+    def learn(series, kind, *options):
+        if kind is not None or _kinds.find_kind(series, 30).kind != "angle":
+            return learned(series, kind, *options)
+        values = AngleEncoder().read(series)
+        ends = values.min(), values.max(), np.median(values)
+        encoder = AngleEncoder(ends[0], ends[1], ends[2], missing=False)
+        return LearnedColumn(Column(series.name, "angle", *ends), encoder, values)
+
+    def check_column(document, place):  # made of ``KINDS`` when it was imported
+        one(document | {"kind": "number"}, place)
+
+    found, learned, one = _kinds.find_kind, _encoder.learn, _document._COLUMN
+    monkeypatch.setattr(_column, "KINDS", (*_column.KINDS, "angle"))
+    monkeypatch.setitem(ENCODERS, "angle", AngleEncoder)
+    monkeypatch.setattr(_kinds, "find_kind", find_kind)
+    monkeypatch.setattr(_encoder, "learn", learn)
     monkeypatch.setitem(_column._DTYPES, "angle", "float64")
-    column = _column.Column("wind", "angle", 0.0, 350.0, 90.0)
-    text = {"type": ["number", "null"], "description": "In training from 0.0 to 350.0."}
-    assert _openapi._property(column) == text
-    assert write_cell(12.0, column.dtype) == "12"
-    assert Dependence("wind", "angle", *[np.zeros(1)] * 5, 0.9).dtype == column.dtype
+    ends = {name: _schema.number() for name in ("low", "high", "fill")}
+    monkeypatch.setitem(
+        _document._ENCODERS, "angle", _schema.record({**ends, "missing": _schema.flag})
+    )
+    monkeypatch.setattr(_document, "_COLUMN", check_column)
+    rng = np.random.default_rng(0)
+    degrees = rng.integers(0, 360, 200)
+    X = pd.DataFrame({"wind": [f"{d}°" for d in degrees], "size": rng.uniform(-2, 2, 200)})
+    return X, np.sin(np.radians(degrees)) + X["size"] + rng.normal(0, 0.1, 200)
+
+
+def test_a_kind_of_column(angles, tmp_path):
+    X, y = angles
+    model = IntervalRegressor(n_networks=4, cv=2, **SMALL).fit(X, y)
+    assert [column.kind for column in model.inputs_] == ["angle", "number"]
+    assert model.score(X, y) > 0.9
+    model.save(tmp_path / "model")
+    again = IntervalRegressor.load(tmp_path / "model")
+    assert np.array_equal(again.predict_interval(X), model.predict_interval(X))
+    unread = []
+    later = X.assign(wind=["north", *X["wind"][1:]])
+    prediction, outside = again.query_and_check(later, Query(), on_unread=unread.append)
+    assert np.isfinite(prediction.point).all()
+    assert [str(cells.error) for cells in unread] == [
+        "column 'wind', row 0 (from 0): 'north' is not an angle"
+    ]
+    assert outside[:, 0].tolist() == [True] + [False] * 199
+    shown = CliRunner().invoke(app, ["inspect", str(tmp_path / "model")])
+    assert "wind" in shown.output
+    pytest.importorskip("onnx")
+    with pytest.raises(ValueError, match="a column of kind 'angle' has no ONNX form"):
+        model.to_onnx(tmp_path / "model.onnx")
+
+    wind, _ = model.inputs_
+    description = f"In training from {wind.low} to {wind.high}."
+    text = {"type": ["number", "null"], "description": description}
+    assert _openapi._property(wind) == text
+    assert write_cell(12.0, wind.dtype) == "12"
+    assert Dependence("wind", "angle", *[np.zeros(1)] * 5, 0.9).dtype == wind.dtype
 
 
 def test_a_head_of_unknown_fields_is_refused_when_it_is_defined():
@@ -371,7 +456,7 @@ def test_a_loss_of_known_parts_needs_no_registration(data):
     assert model.score(*data) > 0.5
 
 
-def test_a_new_number_for_each_row_is_a_field_and_a_flag(data, monkeypatch):
+def test_a_new_number_for_each_row_is_a_field_and_a_flag(data, tmp_path, monkeypatch):
     @dataclass(frozen=True)
     class WiderQuery(Query):
         median: bool = False
@@ -396,6 +481,12 @@ def test_a_new_number_for_each_row_is_a_field_and_a_flag(data, monkeypatch):
     assert list(found.columns())[-2:] == ["quantile_0.5", "median"]
     np.testing.assert_array_equal(found.median, found.quantiles[:, 0])
     assert "median" not in model.query(data[0], WiderQuery()).columns()
+
+    scorer = RowScorer(model, query, keep=None, mark_outside=False, as_text=False)
+    path = tmp_path / "rows.csv"
+    pd.DataFrame(data[0], columns=["x0", "x1"]).to_csv(path, index=False)
+    (table,) = scorer.score(read_blocks(path))  # what `calipers predict` writes
+    np.testing.assert_allclose(table["median"], found.median, rtol=1e-6)
 
     class WiderRequest(_schemas.PredictRequest):  # a line in each class of the schemas
         median: bool = False

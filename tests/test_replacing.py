@@ -108,10 +108,12 @@ def test_a_writer_that_finishes_just_before_the_lock_keeps_its_file(tmp_path, mo
     assert path.read_bytes() == b"second"
 
 
-def test_without_locks_every_writer_has_a_file_of_its_own(tmp_path, monkeypatch):
-    monkeypatch.setattr(_files, "_lock", lambda *_: False)
+@pytest.mark.parametrize("race", [False, True])
+def test_without_locks_or_in_a_race_every_writer_has_a_file_of_its_own(tmp_path, monkeypatch, race):
+    if not race:
+        monkeypatch.setattr(_files, "_lock", lambda *_: False)
     path = tmp_path / "table.csv"
-    with replacing(path) as one, replacing(path) as other:
+    with replacing(path, race=race) as one, replacing(path, race=race) as other:
         assert one.name != other.name
         one.write(b"one")
         other.write(b"other")

@@ -54,13 +54,14 @@ def append_to(path: str | os.PathLike[str], content: bytes, start: int) -> int:
 
 @contextmanager
 def replacing(
-    path: str | os.PathLike[str], *, wait: bool = False, mode: int = 0o666
+    path: str | os.PathLike[str], *, wait: bool = False, race: bool = False, mode: int = 0o666
 ) -> Iterator[BinaryIO]:
     """Write a file that appears under its name, complete and on disk, when the block ends.
 
     If the block fails, the temporary file is removed. Its name, the ``name`` of the file object, is
     derived from the final one, so that the next attempt overwrites what a killed process leaves.
-    Raises ``BlockingIOError`` if another process is writing the same file, unless ``wait`` is set.
+    Raises ``BlockingIOError`` if another process is writing the same file, unless ``wait`` is set,
+    or ``race``, with which each writes under a temporary name of its own and the last one stays.
     A pipe or a device is not replaced, but written to.
     """
     path = Path(path)
@@ -70,7 +71,7 @@ def replacing(
         return
     path = path.resolve()
     require_folder(path)
-    with _open_part(path, wait, mode) as file:
+    with _open_part(path, wait, race, mode) as file:
         temporary = Path(file.name)
         try:
             yield file
@@ -101,7 +102,7 @@ def require_folder(path: Path) -> None:
         raise NotADirectoryError(errno.ENOTDIR, "This is not a folder", str(folder))
 
 
-def _open_part(path: Path, wait: bool, mode: int) -> BinaryIO:
+def _open_part(path: Path, wait: bool, race: bool, mode: int) -> BinaryIO:
     """Open the temporary file of `path`, empty and locked; without locks, under a unique name."""
 
     def opened(name: str) -> BinaryIO:
@@ -110,7 +111,7 @@ def _open_part(path: Path, wait: bool, mode: int) -> BinaryIO:
 
         return open(path.with_name(name), "wb", opener=opener)
 
-    while True:
+    while not race:
         file = opened(f".{path.name}.part")
         try:
             locks = _lock(file.fileno(), wait)
@@ -131,7 +132,8 @@ def _open_part(path: Path, wait: bool, mode: int) -> BinaryIO:
         if not locks:
             with suppress(OSError):
                 Path(file.name).unlink()
-            return opened(f".{path.name}.{secrets.token_hex(8)}.part")
+            break
+    return opened(f".{path.name}.{secrets.token_hex(8)}.part")
 
 
 @contextmanager

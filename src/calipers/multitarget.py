@@ -30,13 +30,12 @@ from sklearn.utils.validation import check_is_fitted
 
 from calipers import storage
 from calipers._arrays import FloatArray
-from calipers._estimator.joint_fits import run_fits
-from calipers._estimator.large import fit_steps
-from calipers._estimator.row_labels import check_size, finite_target
+from calipers._estimator import check_size, finite_target, fit_steps, run_fits
 from calipers._schema import anything, array_of, arrays_under, list_of, record, refuse, within
-from calipers._serialization.banks import Arrays, MissingCodeError
-from calipers._serialization.models import (
+from calipers._serialization import (
     ABSENT,
+    Arrays,
+    MissingCodeError,
     check_model,
     model_from_dict,
     model_to_dict,

@@ -15,13 +15,15 @@ from sklearn.utils.validation import check_is_fitted
 from calipers import storage
 from calipers._arrays import FloatArray
 from calipers._constraints import PAPER, constraints
-from calipers._estimator.conformal import conformal_ensemble
-from calipers._estimator.inputs import Inputs
-from calipers._estimator.joint_fits import run_fit
-from calipers._estimator.large import fit_steps
-from calipers._estimator.row_labels import checked_target
-from calipers._estimator.upgrading import upgrade_rows
-from calipers._serialization.models import model_from_dict, model_to_dict, stored_model
+from calipers._estimator import (
+    Inputs,
+    checked_target,
+    conformal_ensemble,
+    fit_steps,
+    run_fit,
+    upgrade_rows,
+)
+from calipers._serialization import model_from_dict, model_to_dict, stored_model
 from calipers.aggregation import Interval
 from calipers.calibration import Learned, Unsupported
 from calipers.cluster import is_lazy, lazily

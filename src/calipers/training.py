@@ -245,7 +245,7 @@ def time_report(bank: Bank, plans: list[Plan], seconds: float) -> dict[str, Any]
     }
 
 
-def out_of_time(report: Mapping[str, Any] | None) -> str:
+def time_warning(report: Mapping[str, Any] | None) -> str:
     """Return a warning if a ``time_report`` shows that training ended too early, or no text."""
     if report is None:
         return ""

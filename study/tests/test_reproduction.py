@@ -43,13 +43,13 @@ def test_tables_are_those_of_the_archive(committed, tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.data
-def test_a_dataset_trained_again_agrees_within_its_errors(committed, data_folder, tmp_path):
+def test_a_dataset_trained_again_agrees_within_its_errors(committed, data_source, tmp_path):
     """Same trials and seeds on another machine: means differ by less than the errors of trials.
 
     Networks trained with other bits are other draws, on the same rows: their means are closer to
     each other than those of independent trials, whose errors are the limit here.
     """
-    run(None, ["yacht"], store=tmp_path, folder=data_folder, visible=False)
+    run(None, ["yacht"], store=tmp_path, folder=data_source, visible=False)
     theirs, ours = collect(ResultStore(committed)), collect(ResultStore(tmp_path))
     far = []
     for method, described in METHODS.items():
@@ -72,8 +72,8 @@ def test_a_dataset_trained_again_agrees_within_its_errors(committed, data_folder
 
 @pytest.mark.data
 @pytest.mark.slow
-def test_processes_give_the_same_entries(data_folder, tmp_path):
-    options = {"trials": 1, "visible": False, "folder": data_folder}
+def test_processes_give_the_same_entries(data_source, tmp_path):
+    options = {"trials": 1, "visible": False, "folder": data_source}
     run(["mse"], ["yacht"], store=tmp_path / "one", **options)
     run(["mse", "mve"], ["yacht"], store=tmp_path / "two", processes=2, **options)
     mine, theirs = (ResultStore(tmp_path / n).read("mse/yacht/trial-00") for n in ("one", "two"))

@@ -156,11 +156,11 @@ TARGETS = {
 
 @pytest.mark.data
 @pytest.mark.parametrize("name", TARGETS)
-def test_real_data(name, data_folder):
-    data = load(name, folder=data_folder, download=False)
+def test_real_data(name, data_source):
+    data = load(name, folder=data_source, download=data_source is None)
     assert data.X.shape == (CATALOGUE[name].rows, CATALOGUE[name].inputs)
     np.testing.assert_allclose((data.y.mean(), data.y.std()), TARGETS[name], rtol=5e-6)
-    assert data.source == Path(data_folder, f"{name}.npz")
+    assert data_source is None or data.source == Path(data_source, f"{name}.npz")
 
 
 @pytest.mark.data

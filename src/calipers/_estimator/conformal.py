@@ -95,7 +95,7 @@ def _summary(
         about["largest_ratio"] = float(ratio.max())
     if isinstance(learned, CalibrationBy):
         place = learned.place
-        about |= {"kinds": len(place), "kinds_with_a_guarantee": int((place > 0).sum())}
+        about |= {"subgroups": len(place), "subgroups_with_a_guarantee": int((place > 0).sum())}
     return about
 
 

@@ -16,7 +16,7 @@ from calipers._checks import warn
 from calipers._estimator.model import Model
 from calipers._progress import progress
 from calipers.bank import Bank, Plan, Program, Table, TrainingFailedError, padded, train
-from calipers.training import out_of_time, time_report
+from calipers.training import time_report, time_warning
 
 T = TypeVar("T")
 
@@ -160,5 +160,5 @@ def report_time(model: Model, bank: Bank, plans: list[Plan], shards: int = 1) ->
     spent = time_report(bank, plans, model.time_budget)
     spent |= {n: max(1, round(spent[n] / shards)) for n in ("epochs", "planned_epochs")}
     model.about_["time_budget"] = spent
-    if text := out_of_time(spent):
+    if text := time_warning(spent):
         warn(text)

@@ -87,7 +87,7 @@ def trial(
     assert predictions is not None  # noqa: S101 - folds hold rows out
     if len(inputs) > 1:
         predictions = _fold_by_fold(predictions, folds)
-    measures = measure(predictions, data.target, data.weights)
+    measures = held_out_measures(predictions, data.target, data.weights)
     return measures._replace(settled=_settled(bank))
 
 
@@ -144,7 +144,9 @@ def _settled(bank: Bank) -> bool:
     return all(first < second for first, second in lowest)
 
 
-def measure(predictions: OutOfFold, y: FloatArray, weights: FloatArray | None = None) -> Measures:
+def held_out_measures(
+    predictions: OutOfFold, y: FloatArray, weights: FloatArray | None = None
+) -> Measures:
     """Measure out-of-fold predictions; if they are points alone, the RMSE replaces other scores."""
     count = len(predictions.rows)
     sample = np.arange(count)

@@ -10,8 +10,7 @@ import numpy as np
 from sklearn.base import clone
 
 from calipers import _schema as schema, storage
-from calipers._estimator.inputs import Inputs
-from calipers._estimator.wrapped import is_fitted
+from calipers._estimator import Inputs, is_fitted
 from calipers._serialization import ensembles
 from calipers._serialization.banks import Arrays, MissingCodeError
 from calipers._serialization.model_schema import ABOUT, COLUMN, CUSTOM

@@ -31,7 +31,7 @@ from calipers.bank._lanes import (
 )
 from calipers.bank._shared_rows import DeviceRows
 from calipers.bank._shuffle import round_keys, shuffled
-from calipers.bank._steps import adam_moments, clipped, loop, select
+from calipers.bank._steps import adam_moments, clipped_gradient, loop, select
 from calipers.heads import HEADS, Head
 from calipers.networks import Network, network_code
 from calipers.objectives import Objective
@@ -346,7 +346,7 @@ class Program:
         """
         settings, before = lane.settings, state.optimizer
         if self.clipping:
-            gradient = clipped(gradient, settings.clip_norm)
+            gradient = clipped_gradient(gradient, settings.clip_norm)
         betas, rate = self._memory(lane), self._rate(lane, before.count)
         moments = _barrier(select(live, adam_moments(before, gradient, betas), before))
         first, second = (1 - beta**moments.count for beta in betas)  # bias corrections

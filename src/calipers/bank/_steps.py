@@ -26,7 +26,7 @@ def adam_moments(before: Moments, gradient: PyTree, betas: tuple[Any, Any]) -> M
     return Moments(before.count + 1, mean, square)
 
 
-def clipped(gradient: PyTree, largest: jax.Array) -> PyTree:
+def clipped_gradient(gradient: PyTree, largest: jax.Array) -> PyTree:
     """The gradient, scaled down to a norm of ``largest`` if it is longer."""
     norm = jnp.sqrt(sum(jnp.sum(leaf**2) for leaf in jax.tree.leaves(gradient)))
     return jax.tree.map(lambda g: jnp.where(norm < largest, g, g / norm * largest), gradient)

@@ -89,9 +89,18 @@ def train(
     """
     plans = list(plans)
     clock = Clock(seconds)
-    work = partial(_run_all, program, table)
-    options = (n_jobs, largest_loss, report, clock, examine, least_sizes)
-    trained, lost = work(plans, *options)
+    work = partial(
+        _run_all,
+        program,
+        table,
+        n_jobs=n_jobs,
+        largest_loss=largest_loss,
+        report=report,
+        clock=clock,
+        examine=examine,
+        least_sizes=least_sizes,
+    )
+    trained, lost = work(plans)
     failures = np.zeros(len(plans), dtype=np.int64)
     failed = np.flatnonzero(lost)
     for attempt in range(1, retries + 1):
@@ -100,7 +109,7 @@ def train(
         failures[failed] += 1
         for i in failed:
             plans[i] = replace(plans[i], seed=spawn_seeds((plans[i].seed, attempt), 1)[0])
-        results, lost = work([plans[i] for i in failed], *options)
+        results, lost = work([plans[i] for i in failed])
         for i, result in zip(failed, results, strict=True):
             trained[i] = result
         failed = failed[lost]
@@ -125,6 +134,7 @@ def _run_all(
     program: Program,
     table: Table,
     plans: list[Plan],
+    *,
     n_jobs: int | None,
     largest_loss: float,
     report: Callable[[int], None] | None,

@@ -92,7 +92,7 @@ def _show(result: dict[str, Any], by: str | None, groups: str | None) -> None:
     elif result["effective_rows"] < result["rows"] - 0.5:
         typer.echo(f"  with their weights, an effective {result['effective_rows']:.4g} rows")
     if by is not None:
-        guaranteed, subgroups = result["kinds_with_a_guarantee"], result["kinds"]
+        guaranteed, subgroups = result["subgroups_with_a_guarantee"], result["subgroups"]
         others = "; the others have too few rows and share that of all rows"
         typer.echo(
             f"  {guaranteed} of {subgroups} subgroups by {by} have their own guarantee"

@@ -37,7 +37,7 @@ def _check(document: dict[str, Any], arrays: dict[str, Any], folder: Path) -> No
     """Refuse what ``load`` refuses, except for missing code."""
     from calipers import IntervalRegressor
     from calipers._schema import SchemaError
-    from calipers._serialization.models import check_model
+    from calipers._serialization import check_model
     from calipers.multitarget import check_targets
     from calipers.storage import ModelFileError
 
@@ -52,7 +52,7 @@ def _check(document: dict[str, Any], arrays: dict[str, Any], folder: Path) -> No
 
 def _facts(document: dict[str, Any], arrays: dict[str, Any], folder: Path) -> dict[str, Any]:
     """Return the description of a model as plain JSON."""
-    from calipers._serialization.ensembles import calibrations_from_dict, support_from_dict
+    from calipers._serialization import calibrations_from_dict, support_from_dict
 
     inputs, ensemble = document["inputs"], document["ensemble"]
     encoder = inputs["preprocessor"]
@@ -86,7 +86,7 @@ def _facts(document: dict[str, Any], arrays: dict[str, Any], folder: Path) -> di
 def _show(facts: dict[str, Any]) -> None:
     from calipers.cli._columns import print_columns
     from calipers.cli._measures import is_measured, print_measures
-    from calipers.training import out_of_time
+    from calipers.training import time_warning
 
     facts = for_terminal(facts)
     target, inputs, about = facts["target"], facts["inputs"], facts["about"]
@@ -100,7 +100,7 @@ def _show(facts: dict[str, Any]) -> None:
         typer.echo(f"Components of each network: {facts['components']}; scale: {facts['scale']}")
     if facts["trees"]:
         typer.echo(f"The predictions of {facts['trees']} trees are an input of the networks")
-    if text := out_of_time(about.get("time_budget")):
+    if text := time_warning(about.get("time_budget")):
         typer.echo(f"Note: {text}")
     typer.echo(f"Settings: {_changed(facts['settings']) or 'the defaults'}")
     if is_measured(evaluation := about.get("evaluation")):
@@ -148,7 +148,7 @@ def _calibration(calibrations: list[dict[str, Any]]) -> str:
 def _changed(settings: dict[str, Any]) -> str:
     """Return the settings that differ from the defaults."""
     from calipers import IntervalRegressor
-    from calipers._serialization.parameters import parameters_from_dict
+    from calipers._serialization import parameters_from_dict
     from calipers.training import SHORTHANDS
 
     defaults = IntervalRegressor().get_params()

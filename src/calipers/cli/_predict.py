@@ -58,6 +58,9 @@ def predict_command(
     """
     coverages = common.parse_fractions(coverage, "--coverage")
     levels = common.parse_fractions(quantiles, "--quantiles")
+    from calipers.prediction import Query
+
+    query = Query(None if coverages is None else tuple(coverages), tuple(levels or ()))
     if cluster is not None:
         if out == _STANDARD:
             raise typer.BadParameter("--cluster needs a folder as --out")
@@ -65,8 +68,8 @@ def predict_command(
             raise typer.BadParameter("--joint does not work with --cluster")
         from calipers.cli._predict_parts import score_parts
 
-        query = {"coverages": coverages, "quantiles": levels, "keep": keep}
-        result = score_parts(model, data, out, query | {"mark_outside": mark_outside}, cluster)
+        options = {"query": query, "keep": keep, "mark_outside": mark_outside}
+        result = score_parts(model, data, out, options, cluster)
         (_report_json if as_json else _report)(result, out)
         return
     form = common.make_form(delimiter, encoding)
@@ -81,7 +84,7 @@ def predict_command(
     fitted = load_any(model, n_jobs)
     if joint and not isinstance(fitted, MultiTargetRegressor):
         raise typer.BadParameter(f"--joint needs a model of several targets, {model} has one")
-    scorer = RowScorer(fitted, coverages, levels, keep, mark_outside, as_text, joint)
+    scorer = RowScorer(fitted, query, keep, mark_outside, as_text, joint)
     with reading(files, "predicting") as report, write_blocks(out) as write:
         for name in files:
             for table in scorer.score(read_blocks(name, form=form, report=report)):

@@ -8,7 +8,6 @@ duplicated.
 
 import json
 import os
-import secrets
 from collections import Counter
 from itertools import chain
 from pathlib import Path
@@ -37,11 +36,11 @@ _VERSION = 1  # of the layout of the folder
 
 
 def score_parts(
-    model: str, data: list[str], out: str, query: dict[str, Any], address: str
+    model: str, data: list[str], out: str, options: dict[str, Any], address: str
 ) -> dict[str, Any]:
     """Score Parquet files on a cluster, into a folder of parts; an unfinished run is continued.
 
-    ``query`` has the ``coverages``, ``quantiles``, ``keep`` and ``mark_outside`` of ``RowScorer``.
+    ``options`` has the ``query``, ``keep`` and ``mark_outside`` of ``RowScorer``.
     The result has ``rows``, ``parts``, ``kept`` (parts that existed already), ``outside`` and
     ``out``.
     """
@@ -51,11 +50,12 @@ def score_parts(
     folder = Path(out).absolute()
     if any(folder.is_relative_to(Path(name).absolute()) for name in data):
         raise typer.BadParameter(f"--out {out} lies inside a folder of inputs: name another folder")
-    plan = {"calipers_parts": _VERSION, "model": record["sha256"], **query, "inputs": sources}
+    plan = {"calipers_parts": _VERSION, "model": record["sha256"], **options, "inputs": sources}
+    plan |= {name: value for name, value in vars(plan.pop("query")).items() if value}
     done = _claim(folder, plan, parts)
     if done is None:
         with cluster_at(address) as cluster:
-            done = _score_all(cluster, fitted, parts, folder, query)
+            done = _score_all(cluster, fitted, parts, folder, options)
         for leftover in folder.glob(".*part-*.parquet.*"):  # of killed workers
             leftover.unlink(missing_ok=True)
         replace_file(folder / DONE, json.dumps(done, indent=2).encode())
@@ -67,7 +67,7 @@ def _score_all(
     model: "IntervalRegressor",
     parts: list[Part],
     folder: Path,
-    query: dict[str, Any],
+    options: dict[str, Any],
 ) -> dict[str, Any]:
     """Score all missing parts; return the totals."""
     import distributed  # not at the top: ``cluster_at`` says how to install it
@@ -77,7 +77,7 @@ def _score_all(
     columns: Counter[str] = Counter()
     names = []
     with progress("predicting", len(parts)) as report:
-        shared = {"model": cluster.send(model), "folder": os.fspath(folder), "query": query}
+        shared = {"model": cluster.send(model), "folder": os.fspath(folder), "options": options}
         futures = cluster.client.map(_score, parts, pure=False, **shared)
         finished: Any = distributed.as_completed(futures, with_results=True)  # type: ignore[no-untyped-call]
         for future, summary in finished:
@@ -95,14 +95,14 @@ def _score_all(
 
 
 def _score(
-    part: Part, *, model: "IntervalRegressor", folder: str, query: dict[str, Any]
+    part: Part, *, model: "IntervalRegressor", folder: str, options: dict[str, Any]
 ) -> dict[str, Any]:
     """Score one part, on a worker; return its summary."""
     path = Path(folder, part.name)
     existing = _read_summary(path)
     if existing is not None:
         return existing | {"kept": 1}
-    scorer = RowScorer(model, **query, as_text=False)
+    scorer = RowScorer(model, **options, as_text=False)
     tables = scorer.score(read_part(part))
 
     def summary() -> dict[str, Any]:
@@ -110,13 +110,11 @@ def _score(
 
     first = next(tables, None)
     if first is not None:  # a file without rows has no part
-        # A worker presumed lost may still write the same part: each writes its own file.
-        temporary = path.with_name(f".{part.name}.{secrets.token_hex(8)}")
-        with replacing(temporary) as file, pq.ParquetWriter(file, first.schema) as writer:
+        # A worker presumed lost may still write the same part.
+        with replacing(path, race=True) as file, pq.ParquetWriter(file, first.schema) as writer:
             for table in chain([first], tables):
                 writer.write_table(table)
             writer.add_key_value_metadata({"calipers": json.dumps(summary())})
-        temporary.replace(path)
     return summary() | {"kept": 0}
 
 

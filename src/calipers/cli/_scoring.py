@@ -27,8 +27,7 @@ class RowScorer:
     """Predicts blocks of rows as requested, and counts rows outside the training range."""
 
     model: IntervalRegressor | MultiTargetRegressor
-    coverages: list[float] | None
-    quantiles: list[float] | None
+    query: Query
     keep: str | None
     mark_outside: bool
     as_text: bool
@@ -66,13 +65,11 @@ class RowScorer:
             self.first_unread = self.first_unread or str(block.placed(cells.error))
 
         inputs = self.model.pick(block.frame)
-        coverages = None if self.coverages is None else tuple(self.coverages)
-        query = Query(coverages, tuple(self.quantiles or ()))
         if not isinstance(self.model, MultiTargetRegressor):
-            prediction, outside = self.model.query_and_check(inputs, query, on_unread=count)
+            prediction, outside = self.model.query_and_check(inputs, self.query, on_unread=count)
             return self._written(prediction, self.model), outside
         predictions, outside = self.model.query_and_check(
-            inputs, query, joint=self.joint, on_unread=count
+            inputs, self.query, joint=self.joint, on_unread=count
         )
         columns: Numbers = {}
         for target, single in zip(predictions, self.model.models_, strict=True):

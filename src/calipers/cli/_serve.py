@@ -8,6 +8,8 @@ from typing import Annotated
 
 import typer
 
+from calipers._server_settings import ServerSettings, hosts_for, is_loopback
+
 TOKEN_VARIABLE = "CALIPERS_TOKEN"  # noqa: S105 - its name, not a token
 
 
@@ -39,29 +41,37 @@ def serve_command(
         list[str] | None,
         typer.Option(help="Host name that requests may use; may be repeated."),
     ] = None,
-    max_body: Annotated[int, typer.Option(min=1, help="Maximum size of a request in MiB.")] = 16,
-    max_rows: Annotated[int, typer.Option(min=1, help="Maximum rows of a request.")] = 100_000,
-    max_columns: Annotated[int, typer.Option(min=1, help="Maximum columns of a request.")] = 1_000,
+    max_body: Annotated[
+        int, typer.Option(min=1, help="Maximum size of a request in MiB.")
+    ] = ServerSettings.max_body // 2**20,
+    max_rows: Annotated[
+        int, typer.Option(min=1, help="Maximum rows of a request.")
+    ] = ServerSettings.max_rows,
+    max_columns: Annotated[
+        int, typer.Option(min=1, help="Maximum columns of a request.")
+    ] = ServerSettings.max_columns,
     max_requests: Annotated[
         int, typer.Option(min=1, help="Maximum requests at a time; further ones get 429.")
-    ] = 256,
+    ] = ServerSettings.max_requests,
     max_memory: Annotated[
         int,
         typer.Option(min=1, help="Maximum memory of all requests in MiB; further ones get 503."),
-    ] = 1_024,
-    timeout: Annotated[float, typer.Option(min=0.1, help="Maximum seconds for a request.")] = 30.0,
+    ] = ServerSettings.max_memory // 2**20,
+    timeout: Annotated[
+        float, typer.Option(min=0.1, help="Maximum seconds for a request.")
+    ] = ServerSettings.timeout,
     window: Annotated[
         int, typer.Option(min=1, help="Rows in the rolling width and coverage of /metrics.")
-    ] = 1_000,
+    ] = ServerSettings.window,
     remember: Annotated[
         int, typer.Option(min=0, help="Predicted rows that are kept until their labels arrive.")
-    ] = 100_000,
+    ] = ServerSettings.remember,
     adapt: Annotated[
         bool,
         typer.Option(
             "--adapt", help="Adapt intervals to posted labels, and save that in the model folder."
         ),
-    ] = False,
+    ] = ServerSettings.adapt,
     log_requests: Annotated[
         bool, typer.Option("--log-requests", help="Log a line for each request.")
     ] = False,
@@ -74,14 +84,14 @@ def serve_command(
     secret = _token(token, token_file)
     from calipers import serve as library
 
-    if not library.is_loopback(host) and secret is None and not no_token:
+    if not is_loopback(host) and secret is None and not no_token:
         raise typer.BadParameter(
             f"{host} can be reached from other machines: give a token, or --no-token if a proxy "
             "in front checks one"
         )
-    settings = library.ServerSettings(
+    settings = ServerSettings(
         token=secret,
-        allowed_hosts=library.hosts_for(host, tuple(name.lower() for name in allow_host or ())),
+        allowed_hosts=hosts_for(host, tuple(name.lower() for name in allow_host or ())),
         max_body=max_body * 2**20,
         max_rows=max_rows,
         max_columns=max_columns,

@@ -13,9 +13,9 @@ from calipers.heads._head import (
     MIN_SCALE,
     Arithmetic,
     Head,
-    columns,
     length,
     mixture_weights,
+    raw_columns,
 )
 
 _MEAN_OFFSET = (2 / jnp.pi) ** 0.5  # from mode to mean, per difference of the scales
@@ -38,7 +38,7 @@ class Normal(Arithmetic):
     around_point = "normal"
 
     def parameters(self, raw: Array) -> tuple[Array, ...]:
-        mean, scale = columns(raw)
+        mean, scale = raw_columns(raw)
         return mean, length(scale)
 
     def interval(self, *parameters: Array, coverage: Array) -> tuple[Array, Array, Array]:
@@ -82,9 +82,9 @@ class SplitNormalByMode(Arithmetic):
 
     def parameters(self, raw: Array) -> tuple[Array, ...]:
         if self.components == 1:
-            loc, left, right = columns(raw)
+            loc, left, right = raw_columns(raw)
             return loc, length(left), length(right)
-        (mean, *offsets), (unit, *ratios), raw_weights = _grouped(columns(raw))
+        (mean, *offsets), (unit, *ratios), raw_weights = _grouped(raw_columns(raw))
         unit, weights = length(unit), mixture_weights(raw_weights)
         offsets = [unit * offset for offset in offsets]
         first = mean - sum(w * offset for w, offset in zip(weights[1:], offsets, strict=True))

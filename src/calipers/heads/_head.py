@@ -155,7 +155,7 @@ def _softmax(raw: Sequence["Value"]) -> list["Value"]:
     return [graph.squeezed(part, 0) for part in parts]
 
 
-def columns(raw: Array) -> tuple[Array, ...]:
+def raw_columns(raw: Array) -> tuple[Array, ...]:
     """Raw outputs as one array each; those of a graph are already."""
     return raw if isinstance(raw, tuple) else tuple(raw[..., i] for i in range(raw.shape[-1]))
 
@@ -180,7 +180,7 @@ class Free(_BoundsHead):
     can_cross = True
 
     def parameters(self, raw: Array) -> tuple[Array, ...]:
-        return columns(raw)
+        return raw_columns(raw)
 
 
 class Midpoint(_BoundsHead):
@@ -190,7 +190,7 @@ class Midpoint(_BoundsHead):
     can_cross = True
 
     def parameters(self, raw: Array) -> tuple[Array, ...]:
-        lower, _, upper = columns(raw)
+        lower, _, upper = raw_columns(raw)
         return lower, (lower + upper) / 2, upper
 
 
@@ -202,7 +202,7 @@ class Ordered(_BoundsHead):
     point_at = 1
 
     def parameters(self, raw: Array) -> tuple[Array, ...]:
-        below, point, above = columns(raw)
+        below, point, above = raw_columns(raw)
         return point - length(below), point, point + length(above)
 
 
@@ -215,7 +215,7 @@ class Point(Arithmetic):
     locations = (0,)
 
     def parameters(self, raw: Array) -> tuple[Array, ...]:
-        return columns(raw)
+        return raw_columns(raw)
 
     def interval(self, *parameters: Array, coverage: Array) -> tuple[Array, Array, Array]:
         (point,) = parameters

@@ -90,6 +90,10 @@ def interval_score(
     weight : array of shape (n_samples,), optional
         Row weights.
 
+    See Also
+    --------
+    calipers.metrics.interval_score : The same of data; its first argument is the target.
+
     Examples
     --------
     A width of 2 each, and one target missed by 0.5 with a penalty of 2 / 0.5 per unit:

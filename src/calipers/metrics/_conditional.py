@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from calipers._arrays import FloatArray
-from calipers.metrics._weighted import average, interval_rows
+from calipers.metrics._weighted import interval_rows, weighted_average
 
 _GRID = 2.0**20  # parts of a mean weight in which slabs are searched
 
@@ -259,7 +259,7 @@ def _lowest_rate(
     rows, relative = np.count_nonzero(search), weights[search]
     if rows:  # sums on the grid are exact, so that equal weights find the slab that none find
         relative = np.round(relative / relative.mean() * _GRID) / _GRID
-    worst, result = np.inf, average(inside[~search], weights[~search])
+    worst, result = np.inf, weighted_average(inside[~search], weights[~search])
     for direction in directions:
         projection = inputs @ direction
         order = np.argsort(projection[search])
@@ -276,5 +276,6 @@ def _lowest_rate(
                 low, high = ordered[starts[first]], ordered[ends[first] - 1]
                 slab = (projection >= low) & (projection <= high) & ~search
                 if slab.any():
-                    worst, result = float(rates.min()), average(inside[slab], weights[slab])
+                    worst = float(rates.min())
+                    result = weighted_average(inside[slab], weights[slab])
     return result

@@ -7,7 +7,7 @@ from numpy.typing import ArrayLike
 
 from calipers._arrays import FloatArray
 from calipers._checks import finite, numbers, refuse_where, require_same_shape
-from calipers.metrics._weighted import average, weighted
+from calipers.metrics._weighted import weighted, weighted_average
 
 
 class HasCrps(Protocol):
@@ -57,7 +57,7 @@ def crps(y_true: ArrayLike, dist: HasCrps, *, sample_weight: ArrayLike | None = 
     """
     scores = _per_row("crps", dist, y_true)
     weights, kept = weighted(sample_weight, {"y_true": scores})
-    return average(kept, weights)
+    return weighted_average(kept, weights)
 
 
 def log_score(
@@ -95,7 +95,7 @@ def log_score(
     densities = _per_row("logpdf", dist, y_true)
     refuse_where("dist.logpdf(y_true)", densities, np.isposinf(densities), "must not be infinite")
     weights, kept = weighted(sample_weight, {"y_true": densities})
-    return -average(kept, weights)
+    return -weighted_average(kept, weights)
 
 
 def pit_values(

@@ -7,7 +7,7 @@ from numpy.typing import ArrayLike
 
 from calipers import losses
 from calipers._checks import finite, fraction, refuse_where
-from calipers.metrics._weighted import average, interval_rows, rows
+from calipers.metrics._weighted import checked_rows, interval_rows, weighted_average
 
 
 def coverage_rate(
@@ -35,7 +35,7 @@ def coverage_rate(
     weights, target, lower, upper = interval_rows(
         sample_weight, y_true=y_true, y_lower=y_lower, y_upper=y_upper
     )
-    return average((lower <= target) & (target <= upper), weights)
+    return weighted_average((lower <= target) & (target <= upper), weights)
 
 
 def mean_width(
@@ -58,7 +58,7 @@ def mean_width(
     2.0
     """
     weights, lower, upper = interval_rows(sample_weight, y_lower=y_lower, y_upper=y_upper)
-    return average(upper - lower, weights)
+    return weighted_average(upper - lower, weights)
 
 
 def normalized_mean_width(
@@ -104,7 +104,7 @@ def normalized_mean_width(
     else:
         unit = finite("target_range", target_range)
         refuse_where("target_range", unit, unit <= 0, "must be positive")
-    return average(upper - lower, weights) / float(unit)
+    return weighted_average(upper - lower, weights) / float(unit)
 
 
 def coverage_width_criterion(
@@ -189,6 +189,11 @@ def interval_score(
     sample_weight : array-like of shape (n_samples,), optional
         Sample weights.
 
+    See Also
+    --------
+    calipers.losses.interval_score : The same as a loss; outputs of networks come first, the target
+        last.
+
     Examples
     --------
     >>> interval_score([1, 2.5], [0, 0], [2, 2], coverage=0.5)
@@ -218,5 +223,5 @@ def crossing_rate(
     >>> crossing_rate([0, 2], [1, 1])
     0.5
     """
-    weights, lower, upper = rows(sample_weight, y_lower=y_lower, y_upper=y_upper)
-    return average(lower > upper, weights)
+    weights, lower, upper = checked_rows(sample_weight, y_lower=y_lower, y_upper=y_upper)
+    return weighted_average(lower > upper, weights)

@@ -14,7 +14,7 @@ from calipers._checks import finite, numbers, refuse_where, require_same_shape
 _OPEN_END = {"y_lower": -math.inf, "y_upper": math.inf}
 
 
-def rows(sample_weight: ArrayLike | None, /, **data: ArrayLike) -> list[FloatArray]:
+def checked_rows(sample_weight: ArrayLike | None, /, **data: ArrayLike) -> list[FloatArray]:
     """Weights and data of the rows of positive weight, as flat float arrays; weights come first.
 
     Raises ``ValueError`` if shapes differ, if there is no row, if a value is not a finite number
@@ -24,12 +24,12 @@ def rows(sample_weight: ArrayLike | None, /, **data: ArrayLike) -> list[FloatArr
 
 
 def interval_rows(sample_weight: ArrayLike | None, /, **data: ArrayLike) -> list[FloatArray]:
-    """Like ``rows``, but raise ``ValueError`` for bounds that cross on most rows.
+    """Like ``checked_rows``, but raise ``ValueError`` for bounds that cross on most rows.
 
     The bounds of a model may cross on a few rows. On most rows they cross if arguments are passed
     in the wrong order, such as ``y_lower, y_upper, y_true``.
     """
-    weights, *columns = rows(sample_weight, **data)
+    weights, *columns = checked_rows(sample_weight, **data)
     named = dict(zip(data, columns, strict=True))
     crossed = np.count_nonzero(named["y_lower"] > named["y_upper"])
     if 2 * crossed > weights.size:
@@ -41,7 +41,7 @@ def interval_rows(sample_weight: ArrayLike | None, /, **data: ArrayLike) -> list
 
 
 def weighted(sample_weight: ArrayLike | None, named: Mapping[str, FloatArray]) -> list[FloatArray]:
-    """Like ``rows``, for arrays whose values have been checked."""
+    """Like ``checked_rows``, for arrays whose values have been checked."""
     name, first = next(iter(named.items()))
     if first.size == 0:
         raise ValueError(f"{name} must hold at least one row, got shape {first.shape}")
@@ -57,7 +57,7 @@ def weighted(sample_weight: ArrayLike | None, named: Mapping[str, FloatArray]) -
     return [array[kept] for array in (weights, *named.values())]
 
 
-def average(values: NDArray[Any], weights: FloatArray) -> float:
+def weighted_average(values: NDArray[Any], weights: FloatArray) -> float:
     return float(np.average(values, weights=weights))
 
 

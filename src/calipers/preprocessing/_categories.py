@@ -74,7 +74,7 @@ class CategoryEncoder:
     spreads: list[float] = field(default_factory=list)
     words: list[str] = field(default_factory=list)
 
-    def read(self, series: "pd.Series[Any]") -> NDArray[np.object_]:
+    def read(self, series: "pd.Series[Any]", on_unread: object = None) -> NDArray[np.object_]:
         return as_objects(respelled(as_text(series, keep=self.levels), self.levels, self.rare))
 
     def with_rare(self, values: NDArray[np.object_]) -> "CategoryEncoder":
@@ -151,7 +151,7 @@ class TextEncoder:
     words: list[str]
     missing: bool
 
-    def read(self, series: "pd.Series[Any]") -> NDArray[np.object_]:
+    def read(self, series: "pd.Series[Any]", on_unread: object = None) -> NDArray[np.object_]:
         return as_objects(as_text(series))
 
     def encode(self, values: NDArray[np.object_]) -> FloatArray:

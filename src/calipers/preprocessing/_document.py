@@ -20,7 +20,7 @@ from calipers._schema import (
     text,
     whole,
 )
-from calipers.preprocessing._column import KINDS
+from calipers.preprocessing._column import KINDS, Column
 from calipers.preprocessing._encoders import CYCLES, DAY
 from calipers.preprocessing._readings import UNIT, read_dates
 from calipers.preprocessing._words import is_word
@@ -107,12 +107,13 @@ _TABLE = record(
 def check_column(document: Any, place: str = "column") -> None:
     """Refuse a document that does not describe a ``Column``."""
     _COLUMN(document, place)
-    numeric = document["kind"] in ("number", "boolean")
+    dtype = Column.from_document(document).dtype.kind
+    numeric = dtype in "fb"
     ends = [document[name] for name in ("low", "typical", "high")]
     if numeric and not (all(isinstance(end, int | float) for end in ends) and ends == sorted(ends)):
         refuse(place, "a column of numbers with low <= typical <= high", ends)
     texts = isinstance(ends[0], str) and len(set(map(type, ends))) == 1
-    if not numeric and (not texts if document["kind"] == "date" else ends != [None] * 3):
+    if not numeric and (not texts if dtype == "M" else ends != [None] * 3):
         refuse(place, f"a column with a range as for the kind {document['kind']}", ends)
     unused = document["kind"] in ("constant", "identifier")
     if document["used"] == unused:

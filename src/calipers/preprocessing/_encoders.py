@@ -1,9 +1,9 @@
 """The encoders, one for each kind of column.
 
 Every encoder has ``read`` (from a column of a frame to values, which are NaN or None where they are
-missing; errors name row and column, or ``on_unread`` is called with a few cells of numbers and
-dates that cannot be read), ``encode`` (from values to columns of numbers), ``names`` (of
-these columns) and ``outside`` (which values were not seen in training, or are missing where none
+missing; errors name row and column, or ``on_unread`` is called with a few cells that cannot be
+read, of which text has none), ``encode`` (from values to columns of numbers), ``names`` (of these
+columns) and ``outside`` (which values were not seen in training, or are missing where none
 was). Encoders are frozen dataclasses of JSON values, so that ``vars`` serialises them.
 """
 
@@ -264,7 +264,7 @@ class DateEncoder(RangeEncoder):
 class IdentifierEncoder:
     """A column that identifies rows: not an input, not stored; no value counts as unseen."""
 
-    def read(self, series: "pd.Series[Any]") -> NDArray[np.object_]:
+    def read(self, series: "pd.Series[Any]", on_unread: object = None) -> NDArray[np.object_]:
         return np.full(len(series), None)
 
     def encode(self, values: NDArray[np.object_]) -> FloatArray:
@@ -283,7 +283,7 @@ class ConstantEncoder(IdentifierEncoder):
 
     values: list[str | None]  # None for a missing value
 
-    def read(self, series: "pd.Series[Any]") -> NDArray[np.object_]:
+    def read(self, series: "pd.Series[Any]", on_unread: object = None) -> NDArray[np.object_]:
         texts = as_text(series, keep=[v for v in self.values if v is not None])
         return as_objects(respelled(texts, self.values))
 

@@ -18,7 +18,7 @@ from calipers.report._drivers import find_drivers
 from calipers.report._groups import breakdowns
 from calipers.report._misses import read_inputs, worst_misses
 from calipers.report._page import Content, render
-from calipers.training import out_of_time
+from calipers.training import time_warning
 
 __all__ = ["write"]
 
@@ -91,7 +91,10 @@ def write(
         title=title or f"Prediction intervals for {model.target_.name}",
         where=f"Evaluated on {counted(len(labelled), 'row')}" + (f" of {source}" if source else ""),
         drivers=find_drivers(model, X, labelled),
-        cautions=[*(cautions or []), *filter(None, [out_of_time(model.about_.get("time_budget"))])],
+        cautions=[
+            *(cautions or []),
+            *filter(None, [time_warning(model.about_.get("time_budget"))]),
+        ],
     )
     replace_file(file, render(content).encode())
     return file

@@ -21,7 +21,7 @@ from calipers.regressor import IntervalRegressor
 from calipers.search import _space as spaces
 from calipers.search._result import Candidate, Outcome, SearchResult, known_score
 from calipers.search._store import Store
-from calipers.search._validation import Trial, evaluate
+from calipers.search._validation import Setup, evaluate
 
 # Networks trained between two writes to the store: for every five threads or workers, and on an
 # accelerator, enough to fill it.
@@ -153,14 +153,14 @@ def search(
         base.set_params(epochs=None)  # found by early stopping, unless they are searched
     drawn = spaces.candidates(base, space, n_candidates, seed)
     rows = spaces.split_rows(splits, len(target), validation_fraction, seed)
-    trial = Trial(inputs, target, rows, 1, max_epochs, patience, seed, n_jobs)
-    final = replace(trial, n_networks=base.n_networks, patience=None)
+    setup = Setup(inputs, target, rows, 1, max_epochs, patience, seed, n_jobs)
+    final = replace(setup, n_networks=base.n_networks, patience=None)
     if final_splits is not None:
         final_rows = spaces.split_rows(final_splits, len(target), validation_fraction, seed + 1)
         final = replace(final, splits=final_rows)
-    outcomes = Store(store, spaces.identity(trial, final, base, drawn))
+    outcomes = Store(store, spaces.identity(setup, final, base, drawn))
     tried = _run(
-        trial, final, base, drawn, outcomes, finalists, visible=bool(verbose), seconds=time_budget
+        setup, final, base, drawn, outcomes, finalists, visible=bool(verbose), seconds=time_budget
     )
     return SearchResult(clone(estimator), tried, select)
 
@@ -171,13 +171,13 @@ class Stage(NamedTuple):
     name: str
     key: int  # budget under which outcomes are stored
     budget: int
-    trial: Trial
+    setup: Setup
     estimators: dict[int, IntervalRegressor]  # by number of the candidate
 
     @property
     def granted(self) -> int:
         """Maximum network-epochs of one candidate."""
-        return self.trial.networks * self.budget
+        return self.setup.networks * self.budget
 
 
 def _check_arguments(
@@ -204,8 +204,8 @@ def _check_arguments(
 
 
 def _run(
-    trial: Trial,
-    final: Trial,
+    setup: Setup,
+    final: Setup,
     base: IntervalRegressor,
     drawn: list[spaces.Params],
     store: Store,
@@ -216,9 +216,9 @@ def _run(
 ) -> tuple[Candidate, ...]:
     """Train candidates until ``seconds`` have passed, and the best of them again as finalists."""
     everyone = {i: clone(base).set_params(**params) for i, params in enumerate(drawn)}
-    rows = min(len(train) for train, _ in trial.splits)
-    budget = max(int(trial.settings(e, rows).epochs) for e in everyone.values())
-    first = Stage("searching", budget, budget, trial, everyone)
+    rows = min(len(train) for train, _ in setup.splits)
+    budget = max(int(setup.settings(e, rows).epochs) for e in everyone.values())
+    first = Stage("searching", budget, budget, setup, everyone)
     _train(first, store, visible, math.inf if seconds is None else seconds)
     outcomes = {i: store.outcomes[budget, i] for i in everyone if (budget, i) in store.outcomes}
     best = {
@@ -248,16 +248,16 @@ def _train(stage: Stage, store: Store, visible: bool, seconds: float = math.inf)
     At least one batch is trained if the store has no candidate of the stage.
     """
     end = time.monotonic() + seconds
-    table = Table.from_arrays(stage.trial.X, stage.trial.y)
+    table = Table.from_arrays(stage.setup.X, stage.setup.y)
     pending = [i for i in stage.estimators if (stage.key, i) not in store.outcomes]
     groups: dict[Program, list[int]] = {}
     for number in pending:
-        groups.setdefault(stage.trial.program(stage.estimators[number]), []).append(number)
+        groups.setdefault(stage.setup.program(stage.estimators[number]), []).append(number)
     total = stage.granted * len(stage.estimators)
     with progress(stage.name, total, visible=visible) as report:
         report(total - stage.granted * len(pending))
         for program, group in groups.items():
-            for batch in _batches(group, stage.trial):
+            for batch in _batches(group, stage.setup):
                 started = any(key == stage.key for key, _ in store.outcomes)
                 if started and time.monotonic() >= end:
                     return
@@ -280,15 +280,15 @@ def _evaluated(
         report(epochs)
 
     estimators = [stage.estimators[number] for number in batch]
-    outcomes = evaluate(stage.trial, program, table, estimators, stage.budget, trained)
+    outcomes = evaluate(stage.setup, program, table, estimators, stage.budget, trained)
     report(unused)
     return outcomes
 
 
-def _batches(numbers: list[int], trial: Trial) -> Iterator[list[int]]:
+def _batches(numbers: list[int], setup: Setup) -> Iterator[list[int]]:
     networks = ACCELERATOR_BATCH
     if jax.default_backend() == "cpu":
-        networks = CPU_BATCH * max(1, joblib.effective_n_jobs(trial.n_jobs) // 5)
-    size = max(1, networks // trial.networks)
+        networks = CPU_BATCH * max(1, joblib.effective_n_jobs(setup.n_jobs) // 5)
+    size = max(1, networks // setup.networks)
     for start in range(0, len(numbers), size):
         yield numbers[start : start + size]

@@ -14,7 +14,7 @@ from calipers._arrays import IntArray
 from calipers._text import did_you_mean, plain
 from calipers.heads import HEADS
 from calipers.regressor import IntervalRegressor
-from calipers.search._validation import Trial
+from calipers.search._validation import Setup
 from calipers.training import check_parameters, objective_of
 
 Space = Mapping[str, Any] | Sequence[Mapping[str, Any]]
@@ -163,20 +163,20 @@ def split_rows(
 
 
 def identity(
-    trial: Trial, final: Trial, estimator: IntervalRegressor, drawn: list[dict[str, Any]]
+    setup: Setup, final: Setup, estimator: IntervalRegressor, drawn: list[dict[str, Any]]
 ) -> dict[str, Any]:
     """Return everything that the outcomes of a search depend on, as plain values."""
     params = estimator.get_params()
     fixed = {name: value for name, value in params.items() if name not in _WITHOUT_EFFECT}
     return {
-        "data": _digest(trial.X, trial.y),
-        "splits": _digest(*(rows for split in trial.splits for rows in split)),
+        "data": _digest(setup.X, setup.y),
+        "splits": _digest(*(rows for split in setup.splits for rows in split)),
         "final_splits": _digest(*(rows for split in final.splits for rows in split)),
         "estimator": plain(fixed, other=_name),
         "candidates": _digest(np.frombuffer(repr(plain(drawn, other=_name)).encode(), np.uint8)),
-        "max_epochs": trial.max_epochs,
-        "patience": trial.patience,
-        "seed": trial.seed,
+        "max_epochs": setup.max_epochs,
+        "patience": setup.patience,
+        "seed": setup.seed,
     }
 
 

@@ -22,7 +22,7 @@ _MIN_RATE = 1e-9  # below, single-precision weights do not change
 
 
 @dataclass(frozen=True, eq=False)
-class Trial:
+class Setup:
     """Data and settings that all candidates share."""
 
     X: FloatArray
@@ -84,7 +84,7 @@ def _useful_epochs(settings: Settings, batches: int, limit: int) -> int:
 
 
 def evaluate(
-    trial: Trial,
+    setup: Setup,
     program: Program,
     table: Table,
     estimators: Sequence[IntervalRegressor],
@@ -92,13 +92,13 @@ def evaluate(
     report: Callable[[int], None],
 ) -> list[Outcome]:
     """Return the outcomes of candidates that share a program, after at most ``budget`` epochs."""
-    plans = [plan for estimator in estimators for plan in trial.plans(estimator, budget)]
-    single = trial.n_networks == 1 and trial.patience is not None
+    plans = [plan for estimator in estimators for plan in setup.plans(estimator, budget)]
+    single = setup.n_networks == 1 and setup.patience is not None
     bank = train(
         program,
         table,
         plans,
-        n_jobs=trial.n_jobs,
+        n_jobs=setup.n_jobs,
         retries=0,
         needed=0,
         report=report,
@@ -107,16 +107,16 @@ def evaluate(
     # The index in the bank of the network of each candidate, split and member; -1 if it failed.
     flat = np.full(len(plans), -1)
     flat[bank.numbers] = np.arange(len(bank))
-    index = flat.reshape(len(estimators), len(trial.splits), trial.n_networks)
+    index = flat.reshape(len(estimators), len(setup.splits), setup.n_networks)
     measures = np.full((*index.shape[:2], len(_FAILED)), np.nan)
     if single:
         by_plan = measures.reshape(-1, len(_FAILED))
         by_plan[bank.numbers] = np.reshape(bank.examined, (-1, len(_FAILED)))
     else:
         for i, estimator in enumerate(estimators):
-            measures[i] = _measure_ensembles(trial, estimator, bank, index[i])
+            measures[i] = _measure_ensembles(setup, estimator, bank, index[i])
     return [
-        _outcome(trial, [bank.histories[i] for i in networks.flat if i >= 0], values)
+        _outcome(setup, [bank.histories[i] for i in networks.flat if i >= 0], values)
         for networks, values in zip(index, measures, strict=True)
     ]
 
@@ -137,29 +137,29 @@ def _measure_each(bank: Bank, table: Table, plans: Sequence[Plan]) -> list[tuple
 
 
 def _measure_ensembles(
-    trial: Trial, estimator: IntervalRegressor, bank: Bank, index: IntArray
+    setup: Setup, estimator: IntervalRegressor, bank: Bank, index: IntArray
 ) -> list[tuple[float, ...]]:
     """Return measures of a candidate on each split, from its networks of shape (splits, members).
 
     A single network gives its own bounds.
     """
-    aggregation = "none" if trial.n_networks == 1 else estimator.aggregation
-    support = learn_support(trial.y, estimator.bounds)
+    aggregation = "none" if setup.n_networks == 1 else estimator.aggregation
+    support = learn_support(setup.y, estimator.bounds)
     measures = [_FAILED] * len(index)
     for split, networks in enumerate(index):
         if networks.min() < 0:
             continue
         ensemble = Ensemble(bank[networks], estimator.coverage, aggregation, support=support)
-        rows = trial.splits[split][1]
+        rows = setup.splits[split][1]
         try:
-            prediction = ensemble.predict(trial.X[rows])
+            prediction = ensemble.predict(setup.X[rows])
         except ValueError:
-            if trial.n_networks == 1:  # its outputs are not finite
+            if setup.n_networks == 1:  # its outputs are not finite
                 continue
             raise
         lower, upper = prediction.bounds(estimator.coverage)
         interval = Interval(lower, prediction.point, upper)
-        measures[split] = _measures(interval, trial.y[rows], estimator.coverage)
+        measures[split] = _measures(interval, setup.y[rows], estimator.coverage)
     return measures
 
 
@@ -176,11 +176,11 @@ def _measures(interval: Interval, target: FloatArray, coverage: float) -> tuple[
     )
 
 
-def _outcome(trial: Trial, histories: list[History], measures: FloatArray) -> Outcome:
+def _outcome(setup: Setup, histories: list[History], measures: FloatArray) -> Outcome:
     trained = ~np.isnan(measures[:, 0])
     kept = measures[trained]
     rate, width, score, mse = kept.mean(axis=0).tolist() if len(kept) else _FAILED
-    epochs = [_best_epoch(history) if trial.patience else len(history) for history in histories]
+    epochs = [_best_epoch(history) if setup.patience else len(history) for history in histories]
     return Outcome(
         rate,
         width,
@@ -189,7 +189,7 @@ def _outcome(trial: Trial, histories: list[History], measures: FloatArray) -> Ou
         epochs=float(np.median(epochs)) if epochs else np.nan,
         network_epochs=sum(map(len, histories)),
         failures=len(measures) - len(kept),
-        rows=sum(len(valid) for (_, valid), ok in zip(trial.splits, trained, strict=True) if ok),
+        rows=sum(len(valid) for (_, valid), ok in zip(setup.splits, trained, strict=True) if ok),
         coverage_deviation=float(kept[:, 0].std()) if len(kept) else np.nan,
     )
 

@@ -18,12 +18,8 @@ except ImportError as error:
         "`pip install 'calipers[serve]'`"
     ) from error
 
+from calipers._server_settings import ServerSettings
 from calipers.serve._app import create_app
 from calipers.serve._connections import run
-from calipers.serve._settings import (
-    ServerSettings,
-    hosts_for as hosts_for,
-    is_loopback as is_loopback,
-)
 
 __all__ = ["ServerSettings", "create_app", "run"]

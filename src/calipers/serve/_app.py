@@ -17,13 +17,13 @@ from starlette.types import Scope
 
 import calipers
 from calipers import _pages as pages
+from calipers._server_settings import ServerSettings
 from calipers.serve import _openapi as openapi, _schemas as schemas
 from calipers.serve._guard import PAGE_FILES, Budget, Guard
 from calipers.serve._monitor import Monitor
 from calipers.serve._problems import HTTPProblem, documented
 from calipers.serve._served import load_models
 from calipers.serve._service import Service
-from calipers.serve._settings import ServerSettings
 
 _KINDS = {"html": "text/html", "css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
 _PREDICT = "/v1/models/{model}/predict"

@@ -20,7 +20,7 @@ import uvicorn
 from uvicorn.config import Config
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
-from calipers.serve._settings import ServerSettings
+from calipers._server_settings import ServerSettings
 
 _MAX_AHEAD = 8  # requests that a connection may pipeline
 _FRAMING = 16  # bytes of framing allowed for each byte of a chunked body

@@ -11,9 +11,9 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import ClientDisconnect, Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from calipers._server_settings import ServerSettings
 from calipers.serve._monitor import Monitor
 from calipers.serve._problems import HTTPProblem
-from calipers.serve._settings import ServerSettings
 from calipers.tables import Reserve
 
 logger = logging.getLogger(__name__)

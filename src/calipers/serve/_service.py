@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from starlette.requests import Request
 from starlette.responses import Response
 
+from calipers._server_settings import ServerSettings
 from calipers.prediction import Query
 from calipers.preprocessing import DataError
 from calipers.serve import _bodies as bodies, _responses as responses
@@ -21,7 +22,6 @@ from calipers.serve._monitor import Monitor
 from calipers.serve._problems import HTTPProblem, problem_of_table
 from calipers.serve._schemas import AddressFields
 from calipers.serve._served import Columns, Piece, Served, ServedPrediction, join
-from calipers.serve._settings import ServerSettings
 from calipers.tables import Reserve, TableError, TableLimits
 
 if TYPE_CHECKING:

@@ -1,4 +1,7 @@
-"""Settings of a server: limits, token and memory for labels."""
+"""Settings of a server: limits, token and memory for labels.
+
+They are outside ``serve``, which needs its extra, so that ``calipers serve --help`` shows them.
+"""
 
 import ipaddress
 import re
