@@ -11,7 +11,7 @@ from sklearn.utils import _safe_indexing
 
 from calipers import metrics
 from calipers._arrays import FloatArray
-from calipers._estimator.row_labels import checked_target
+from calipers._estimator.row_checks import checked_target
 from calipers._progress import progress
 from calipers.prediction import Prediction, Query
 from calipers.preprocessing import DataError, refuse_unread

@@ -22,7 +22,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import _safe_indexing
 
 from calipers._arrays import FloatArray
-from calipers._estimator.row_labels import checked_target
+from calipers._estimator.row_checks import checked_target
 from calipers.metrics import interval_score
 from calipers.prediction import Query
 from calipers.preprocessing import Column, with_words

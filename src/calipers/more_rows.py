@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike
 from sklearn.base import clone
 from sklearn.utils import _safe_indexing
 
-from calipers._estimator.row_labels import checked_target
+from calipers._estimator.row_checks import checked_target
 from calipers.regressor import IntervalRegressor
 
 __all__ = ["MoreRows", "worth_of_more_rows"]

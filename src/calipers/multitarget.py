@@ -32,7 +32,7 @@ from calipers import storage
 from calipers._arrays import FloatArray
 from calipers._estimator.joint_fits import run_fits
 from calipers._estimator.large import fit_steps
-from calipers._estimator.row_labels import check_size, finite_target
+from calipers._estimator.row_checks import check_size, finite_target
 from calipers._schema import anything, array_of, arrays_under, list_of, record, refuse, within
 from calipers._serialization.banks import Arrays, MissingCodeError
 from calipers._serialization.models import (

@@ -19,7 +19,7 @@ from calipers._estimator.conformal import conformal_ensemble
 from calipers._estimator.inputs import Inputs
 from calipers._estimator.joint_fits import run_fit
 from calipers._estimator.large import fit_steps
-from calipers._estimator.row_labels import checked_target
+from calipers._estimator.row_checks import checked_target
 from calipers._estimator.upgrading import upgrade_rows
 from calipers._serialization.models import model_from_dict, model_to_dict, stored_model
 from calipers.aggregation import Interval

@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_X_y, validate_data
 from calipers._arrays import BoolArray, FloatArray
 from calipers._checks import refuse_masked, warn
 from calipers._estimator.column_names import by_position, column_names
-from calipers._estimator.row_labels import check_size, readable_target
+from calipers._estimator.row_checks import check_size, readable_target
 from calipers._estimator.wrapped import Regressor, points_of
 from calipers._schema import anything, list_of, one_of
 from calipers.preprocessing import (

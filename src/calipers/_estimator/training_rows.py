@@ -15,7 +15,7 @@ from calipers._arrays import FloatArray, IntArray
 from calipers._checks import warn
 from calipers._estimator.inputs import learn_inputs
 from calipers._estimator.model import Model
-from calipers._estimator.row_labels import checked_weights, group_labels
+from calipers._estimator.row_checks import checked_weights, group_labels
 from calipers._outliers import FAR_TARGETS, outlying_targets
 from calipers.bank import Plan, Program, Scaling, Table
 from calipers.crossfit import Fold, leave_rows_out, make_folds

@@ -7,7 +7,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from numpy.typing import ArrayLike
 
-from calipers._estimator.row_labels import checked_target
+from calipers._estimator.row_checks import checked_target
 from calipers.importance import Dependence, Importances
 from calipers.metrics import calibration_curve
 from calipers.plots._calibration import plot_calibration

@@ -1,4 +1,4 @@
-"""Read targets as numbers, weights, and labels of groups."""
+"""Targets, weights and groups of rows, checked and as numbers."""
 
 from typing import Any
 
