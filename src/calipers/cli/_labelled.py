@@ -28,7 +28,7 @@ from calipers.tables import RowSource, TableError, TextFormat, find_files, read_
 
 
 @contextmanager
-def reading(files: Sequence[str], what: str = "reading") -> Iterator[Any]:
+def file_progress(files: Sequence[str], what: str = "reading") -> Iterator[Any]:
     """Show a progress bar over the bytes of some files; none for standard input or small files."""
     size = total_size(files)
     with progress(what, size, visible=size > 2**20) as report:
@@ -43,7 +43,7 @@ def total_size(files: Sequence[str]) -> int:
 def read_files(data: Sequence[str], form: TextFormat) -> tuple[list[str], RowSource]:
     """Return the files that match names and patterns, and their rows as one table."""
     files = find_files(data)
-    with reading(files) as report:
+    with file_progress(files) as report:
         return files, read_table(files, form=form, report=report)
 
 
