@@ -430,6 +430,17 @@ def test_commands_take_several_targets(tmp_path, monkeypatch):
     found = CliRunner().invoke(app, ["report", "model", "two.csv"])
     assert found.exit_code == 2
     assert "predicts price, weight: choose one with --target" in " ".join(found.output.split())
+    for command in (
+        ("watch", "model", "two.csv", "--target", "price"),
+        ("conformalize", "model", "two.csv", "--target", "price"),
+        ("export", "model", "--out", "model.onnx"),
+        ("predict", "model", "two.csv", "--cluster", "tcp://nowhere:1", "--out", "parts"),
+    ):
+        found = CliRunner().invoke(app, command)
+        assert found.exit_code == 2
+        printed = " ".join(found.output.replace("│", " ").split())
+        assert "predicts price, weight, but this command takes models of one target" in printed
+        assert "calipers fit --target price" in printed
     found = CliRunner().invoke(app, ["fit", "two.csv", *fit[2:4], *fit[2:4], "--out", "other"])
     assert found.exit_code == 2
     assert "twice" in found.output

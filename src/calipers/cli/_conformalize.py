@@ -54,10 +54,9 @@ def conformalize_command(
     90% intervals contain at least 90% of new targets on average, whatever the model: with --by in
     each subgroup, with --groups for new groups.
     """
-    from calipers import load
     from calipers.cli import _labelled as reading, _measures as measuring
 
-    fitted = load(model)
+    fitted = reading.load_single(model)
     files, (table, values, left_out, _) = options.read(fitted, data)
     kwargs: dict[str, Any] = {"by": by, "keep": keep, "half_life": half_life}
     if groups is not None:

@@ -1,5 +1,6 @@
 """Tables and models as commands read them: rows that have a target, their inputs and groups."""
 
+import shlex
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -159,3 +160,14 @@ def load_any(folder: str, n_jobs: int) -> IntervalRegressor | MultiTargetRegress
     for single in model.models_:
         single.set_params(n_jobs=n_jobs)
     return model
+
+
+def load_single(folder: str) -> IntervalRegressor:
+    """Load a model with its own parameters; refuse one of several targets."""
+    if "targets" not in read_model(folder)[0]:
+        return load(folder)
+    names = MultiTargetRegressor.load(folder).target_names_
+    raise typer.BadParameter(
+        f"{folder} predicts {', '.join(names)}, but this command takes models of one target: fit "
+        f"one by calipers fit --target {shlex.quote(names[0])}"
+    )
