@@ -138,7 +138,7 @@ def inputs_and_targets(block: Any, target: Any, start: int) -> tuple[Any, FloatA
             f"a block must be a pair (X, y), or target must name a column, got a "
             f"{type(block).__name__} and target={target!r}"
         )
-    values = _as_target(y, start)
+    values = _as_target(y, X, start)
     if len(X) != len(values):
         raise ValueError(
             f"the block from row {start:,} on has {len(X):,} rows of inputs and {len(values):,} "
@@ -160,10 +160,10 @@ def check_columns(X: Any, first: Any, start: int) -> Any:
     raise ValueError(f"{place} and other columns than blocks before it, which have {other}")
 
 
-def _as_target(y: ArrayLike, start: int) -> FloatArray:
+def _as_target(y: ArrayLike, X: Any, start: int) -> FloatArray:
     """Return targets as numbers, with NaN for missing ones."""
     try:
-        return read_target(y, plain=True).ravel()
+        return read_target(y, X, plain=True).ravel()
     except DataError as error:
         row = error.row or 0
         shown = f"got {str(np.ravel(np.asarray(y, object))[row])!r} in row {start + row:,} (from 0)"

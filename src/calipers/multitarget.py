@@ -121,7 +121,7 @@ class MultiTargetRegressor(RegressorMixin, BaseEstimator):
         if estimator.warm_start:
             raise ValueError("warm_start is not supported for several targets: set it to False")
         seed = int(check_random_state(estimator.random_state).randint(2**31))  # the same folds
-        targets = _targets(y)
+        targets = _finite(_targets(y), X)
         _check_targets(estimator, targets)
         models = [clone(estimator).set_params(random_state=seed) for _ in targets]
         fits = [
@@ -155,13 +155,12 @@ class MultiTargetRegressor(RegressorMixin, BaseEstimator):
             If a target cannot be read, or lies outside the bounds that were given; it is named.
         """
         check_is_fitted(self, "models_")
-        targets = self._in_order(y, _targets(y))
+        targets = _finite(self._in_order(y, _targets(y)), X)
         ensembles, depths = [], []
         for model, target in zip(self.models_, targets, strict=True):
             with _naming(model.target_.name):
-                values = finite_target(target)
-                ensemble = model._ensemble.admitting(values)
-            numbers, values = model.reader_.read_with_targets(model, X, values)
+                ensemble = model._ensemble.admitting(target.to_numpy())
+            numbers, values = model.reader_.read_with_targets(model, X, target)
             found = ensemble.predict(numbers, Query((), at=values))
             ensembles.append(ensemble)
             depths.append(_depth(found.cdf_below, cast(FloatArray, found.cdf)))
@@ -404,14 +403,25 @@ def _targets(y: Any) -> list[Any]:
     return [frame[name] for name in frame]
 
 
+def _finite(targets: Sequence[Any], X: Any) -> list[Any]:
+    """Targets as finite numbers; text is read as columns of one table with the inputs ``X``."""
+    import pandas as pd
+
+    table, found = pd.concat(targets, axis=1), []
+    for target in targets:
+        with _naming(target.name):
+            found.append(pd.Series(finite_target(target, X, table), name=target.name))
+    return found
+
+
 def _check_targets(estimator: IntervalRegressor, targets: Sequence[Any]) -> None:
     """Refuse targets that ``fit`` cannot take, before anything is learned from the others."""
     check_parameters(estimator)
     bounds = estimator.bounds
     low, high = (None, None) if bounds is None or isinstance(bounds, str) else bounds
     for target in targets:
+        values = target.to_numpy()
         with _naming(target.name):
-            values = finite_target(target)
             check_size(values)
             refuse_outside(values, Support(low, high))
 

@@ -87,7 +87,7 @@ class Inputs:
 
     def read_rows(self, estimator: "Model", X: ArrayLike, y: ArrayLike) -> "EncodedRows":
         """Inputs and targets as finite numbers, with the values of the columns."""
-        y = readable_target(y)
+        y = readable_target(y, X)
         if self.encoder is None:
             numbers, y = _as_numbers(estimator, X, y)
             found = EncodedRows(numbers, np.asarray(y, np.float64))
@@ -210,7 +210,7 @@ def learn_inputs(
     codes is treated as a table. Sets ``n_features_in_`` and ``feature_names_in_`` of ``estimator``.
     """
     _check_order(X, y)
-    y = readable_target(y)
+    y = readable_target(y, X)
     if (targets := np.asarray(y)).dtype.kind in "fiu":  # before sums of them overflow
         check_size(targets.astype(np.float64).ravel())
     encoder, repeated = _encoder_for(estimator.preprocessor, X), None

@@ -19,9 +19,7 @@ from calipers.multitarget import MultiTargetRegressor
 from calipers.preprocessing import (
     DataError,
     as_text,
-    has_decimal_comma,
     learn_number,
-    may_be_in_thousands,
 )
 from calipers.regressor import IntervalRegressor
 from calipers.storage import read_model
@@ -100,10 +98,7 @@ def _numbers(frame: "pd.DataFrame", name: str, kind: str | None) -> tuple[Any, s
     if name not in frame:
         hint = did_you_mean(name, frame) + _columns(frame)
         raise DataError(f"there is no column {name!r}{hint}")
-    if kind is None and may_be_in_thousands(frame[name]):
-        others = (frame[other] for other in frame if other != name)
-        kind = "number 1.234,5" if any(map(has_decimal_comma, others)) else None
-    return learn_number(frame[name], kind)
+    return learn_number(frame[name], kind, (column for _, column in frame.items()))
 
 
 @contextmanager

@@ -38,10 +38,6 @@ from calipers.preprocessing._forest import (
     center_and_scale as center_and_scale,
     standardised as standardised,
 )
-from calipers.preprocessing._kinds import (
-    has_decimal_comma as has_decimal_comma,
-    may_be_in_thousands as may_be_in_thousands,
-)
 from calipers.preprocessing._numbers import (
     as_numbers as as_numbers,
     how_written as how_written,

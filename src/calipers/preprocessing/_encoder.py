@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import cache
 from numbers import Integral
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
@@ -18,7 +17,7 @@ from calipers._text import did_you_mean
 from calipers.preprocessing._column import Column, DataError, as_frame, check_kind, check_names
 from calipers.preprocessing._document import check_table
 from calipers.preprocessing._encoders import ENCODERS, DateEncoder, Encoder, NumberEncoder
-from calipers.preprocessing._kinds import has_decimal_comma, may_be_in_thousands
+from calipers.preprocessing._kinds import IN_THOUSANDS, in_thousands
 from calipers.preprocessing._learn import learn
 from calipers.preprocessing._numbers import kind_of
 from calipers.preprocessing._unread import OnUnread, UnreadCells, refuse_unread
@@ -145,17 +144,12 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         frame = as_frame(X)
         kinds = self._checked_kinds(frame)
         learned = []
-        columns = dict(frame.items())
-        has_comma = cache(lambda name: has_decimal_comma(columns[name]))
-        for name, series in columns.items():
-            grouped = (
-                name not in kinds
-                and may_be_in_thousands(series)
-                and any(has_comma(other) for other in columns if other != name)
-            )
-            kind = "number 1.234,5" if grouped else kinds.get(str(name))
+        columns = [series for _, series in frame.items()]
+        grouped = in_thousands((part for part in columns if part.name not in kinds), columns)
+        for series in columns:
+            kind = IN_THOUSANDS if series.name in grouped else kinds.get(str(series.name))
             result = learn(series, kind, self.max_categories, self.min_frequency)
-            if grouped:
+            if series.name in grouped:
                 note = f"{result.column.note}, since other columns have decimal commas"
                 result = result._replace(column=replace(result.column, note=note))
             learned.append(result)
