@@ -93,6 +93,12 @@ def _parquet_writer(out: BinaryIO, schema: "pa.Schema") -> "pq.ParquetWriter":
     return pq.ParquetWriter(out, schema)
 
 
+def _stream_writer(out: BinaryIO, schema: "pa.Schema") -> "pa.ipc.RecordBatchStreamWriter":
+    import pyarrow as pa
+
+    return pa.ipc.new_stream(out, schema)
+
+
 def _arrow_writer(out: BinaryIO, schema: "pa.Schema") -> "pa.ipc.RecordBatchFileWriter":
     import pyarrow as pa
 
@@ -110,7 +116,7 @@ FORMATS = {
         FileFormat(
             "Arrow", _arrow_tables, _arrow_writer, (".feather", ".arrow"), b"ARROW1", seeks=True
         ),
-        FileFormat("Arrow stream", _arrow_tables, magic=b"\xff\xff\xff\xff"),
+        FileFormat("Arrow stream", _arrow_tables, _stream_writer, magic=b"\xff\xff\xff\xff"),
         FileFormat("Excel", excel_tables, magic=b"PK\x03\x04", seeks=True),
     )
 }
