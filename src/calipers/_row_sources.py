@@ -6,6 +6,7 @@ import pickle
 import tempfile
 import weakref
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,14 @@ from calipers._arrays import FloatArray
 from calipers._text import did_you_mean
 from calipers.cluster import is_lazy
 from calipers.preprocessing import DataError, is_frame, read_target
-from calipers.tables import find_files, read_blocks, visible_paths
+from calipers.tables import (
+    RowSource,
+    find_files,
+    find_parts,
+    read_blocks,
+    read_part,
+    visible_paths,
+)
 
 _ROWS, _VALUES = 2**16, 2**22  # of a block of an array, at most
 
@@ -47,15 +55,20 @@ def opener(source: Any, target: Any) -> Callable[[], Iterator[Any]]:
 
 
 def _of_files(names: list[str]) -> Callable[[], Iterator[Any]]:
-    files: list[str] = []
-    for name in names:
-        if Path(name).is_dir():
-            files += [os.fspath(path) for path in visible_paths(Path(name)) if path.is_file()]
-        else:
-            files += find_files([name])
-    if not files:
+    readers = [reader for name in names for reader in _readers(name)]
+    if not readers:
         raise ValueError(f"there are no files in {names[0]}")
-    return lambda: (block.frame for name in files for block in read_blocks(name))
+    return lambda: (block.frame for reader in readers for block in reader())
+
+
+def _readers(name: str) -> list[Callable[[], Iterator[RowSource]]]:
+    """Return a function for each file, or part of a folder, that reads it block by block."""
+    if not Path(name).is_dir():
+        return [partial(read_blocks, file) for file in find_files([name])]
+    files = [path for path in visible_paths(Path(name)) if path.is_file()]
+    if files and all(path.suffix == ".parquet" for path in files):
+        return [partial(read_part, part) for part in find_parts([name])[0]]
+    return [partial(read_blocks, os.fspath(path)) for path in files]
 
 
 def _of_dask(source: Any, target: Any) -> Callable[[], Iterator[Any]]:

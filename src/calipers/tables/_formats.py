@@ -50,12 +50,19 @@ class FileFormat:
 
 
 def _parquet_tables(raw: BinaryIO, name: str, form: TextFormat, rows: int) -> Iterator["pa.Table"]:
+    return parquet_tables(raw, name, rows)
+
+
+def parquet_tables(
+    raw: BinaryIO, name: str, rows: int, groups: list[int] | None = None
+) -> Iterator["pa.Table"]:
+    """Tables of up to ``rows`` rows of a Parquet file, or of some of its row groups."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     with _reading("Parquet", name):
         file = pq.ParquetFile(raw, pre_buffer=False)
-        for batch in file.iter_batches(batch_size=rows, use_threads=False):
+        for batch in file.iter_batches(batch_size=rows, row_groups=groups, use_threads=False):
             batch.validate(full=True)
             yield pa.Table.from_batches([batch])
 
