@@ -30,9 +30,11 @@ from sklearn.utils.validation import check_is_fitted
 
 from calipers import storage
 from calipers._arrays import FloatArray
+from calipers._estimator.inputs import learn_table, read_together
 from calipers._estimator.joint_fits import run_fits
 from calipers._estimator.large import fit_steps
 from calipers._estimator.row_checks import check_size, finite_target
+from calipers._estimator.training_rows import scaled_weights
 from calipers._schema import anything, array_of, arrays_under, list_of, record, refuse, within
 from calipers._serialization.banks import Arrays, MissingCodeError
 from calipers._serialization.models import (
@@ -42,10 +44,19 @@ from calipers._serialization.models import (
     model_to_dict,
     stored_model,
 )
+from calipers.cluster import is_lazy
 from calipers.crossfit import OutOfFold
 from calipers.distributions import Support, refuse_outside
 from calipers.prediction import Prediction, Query, checked_levels
-from calipers.preprocessing import Column, DataError, OnUnread, accept, refuse_same_names
+from calipers.preprocessing import (
+    Column,
+    DataError,
+    OnUnread,
+    UnreadCells,
+    is_frame,
+    refuse_same_names,
+    warn_unread,
+)
 from calipers.regressor import IntervalRegressor
 from calipers.training import check_parameters
 
@@ -123,6 +134,9 @@ class MultiTargetRegressor(RegressorMixin, BaseEstimator):
         seed = int(check_random_state(estimator.random_state).randint(2**31))  # the same folds
         targets = _finite(_targets(y), X)
         _check_targets(estimator, targets)
+        if is_frame(X):  # what is learned of the inputs does not depend on the target
+            weights = None if sample_weight is None else scaled_weights(X, sample_weight)
+            X = cast(Any, learn_table(estimator.preprocessor, X, weights) or X)
         models = [clone(estimator).set_params(random_state=seed) for _ in targets]
         fits = [
             fit_steps(model, X, target, sample_weight, groups)
@@ -236,19 +250,30 @@ class MultiTargetRegressor(RegressorMixin, BaseEstimator):
         requested = (self.coverage,) if query.coverages is None else query.coverages
         levels = tuple(self.single_coverages(requested)) if joint and requested else requested
         query = replace(query, coverages=levels)
-        first, outside = self.models_[0].query_and_check(X, query, on_unread=on_unread)
-        others = [m.query_and_check(X, query, on_unread=accept)[0] for m in self.models_[1:]]
-        found = [first, *others]
+        found, outside = self._query(X, query, on_unread)
         predictions = {
             name: replace(prediction, coverages=np.array(requested))
             for name, prediction in zip(self.target_names_, found, strict=True)
         }
         return predictions, outside
 
+    def _query(
+        self, X: ArrayLike, query: Query, on_unread: OnUnread | None = None
+    ) -> tuple[list[Prediction], NDArray[np.bool_]]:
+        """Return the prediction of each target, and the mask of values that were not seen."""
+        check_is_fitted(self, "models_")
+        unread: list[UnreadCells] = []
+        inputs, outside = read_together(self.models_, X, on_unread or unread.append)
+        warn_unread(unread)
+        pairs = zip(self.models_, inputs, strict=True)
+        return [model._ensemble.predict(numbers, query) for model, numbers in pairs], outside
+
     def predict(self, X: ArrayLike) -> FloatArray:
         """Point predictions, of shape (n_samples, n_targets)."""
         check_is_fitted(self, "models_")
-        return np.column_stack([model.predict(X) for model in self.models_])
+        if is_lazy(X):
+            return np.column_stack([model.predict(X) for model in self.models_])
+        return np.column_stack([found.point for found in self._query(X, Query(()))[0]])
 
     def predict_interval(
         self, X: ArrayLike, coverage: float | Sequence[float] | None = None, *, joint: bool = False
@@ -271,8 +296,14 @@ class MultiTargetRegressor(RegressorMixin, BaseEstimator):
         """
         check_is_fitted(self, "models_")
         requested: Any = self.coverage if coverage is None else coverage
-        levels = self.single_coverages(requested) if joint else list(np.atleast_1d(requested))
-        bounds = np.stack([m.predict_interval(X, levels) for m in self.models_], axis=1)
+        levels = (
+            self.single_coverages(requested) if joint else checked_levels("coverage", requested)
+        )
+        if is_lazy(X):
+            parts = [model.predict_interval(X, levels) for model in self.models_]
+        else:
+            parts = [found.intervals for found in self._query(X, Query(tuple(levels)))[0]]
+        bounds = np.stack(parts, axis=1)
         return bounds if np.ndim(requested) else bounds[..., 0]
 
     def pick(self, frame: "pd.DataFrame") -> "pd.DataFrame | NDArray[Any]":

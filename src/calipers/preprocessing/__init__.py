@@ -24,7 +24,7 @@ from calipers.preprocessing._column import (
     wrong_width as wrong_width,
 )
 from calipers.preprocessing._document import check_column as check_column
-from calipers.preprocessing._encoder import TableEncoder
+from calipers.preprocessing._encoder import LearnedTable as LearnedTable, TableEncoder
 from calipers.preprocessing._encoders import (
     CYCLES as CYCLES,
     SINGLE as SINGLE,
