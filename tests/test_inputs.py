@@ -13,7 +13,7 @@ from sklearn.model_selection import GridSearchCV
 import calipers
 from calipers import IntervalRegressor
 from calipers._estimator.inputs import Inputs
-from calipers._estimator.row_labels import readable_target
+from calipers._estimator.row_checks import readable_target
 from calipers._estimator.training_rows import read_rows
 from calipers.importance import permutation_importance
 from calipers.more_rows import worth_of_more_rows

@@ -18,7 +18,7 @@ from calipers.multitarget import MultiTargetRegressor, _depth
 from calipers.networks import MLP, DenseFactory
 from calipers.optimizers import Adam
 from calipers.prediction import Query
-from calipers.preprocessing import DataError
+from calipers.preprocessing import DataError, TableEncoder
 from calipers.storage import ModelFileError, read_model, write_model
 
 TINY = {
@@ -144,6 +144,33 @@ def test_joint_intervals_hold_all_targets_together(model):
     each, together = rates(model.predict_interval(X_TEST, joint=True))
     assert together == pytest.approx(0.9, abs=0.03)
     assert (each < 0.96).all()  # less than independent targets would need for certain
+
+
+def test_rows_are_learned_and_read_once_for_all_targets(monkeypatch):
+    done = []
+    for name in ("learn", "_read"):
+        original = getattr(TableEncoder, name)
+        monkeypatch.setattr(
+            TableEncoder,
+            name,
+            lambda self, X, name=name, original=original, **options: (
+                done.append((name, len(X))) or original(self, X, **options)
+            ),
+        )
+    text = X.assign(x=X["x"].map("{:.3f}".format))
+    weights = np.arange(len(X)) % 3
+    estimator = IntervalRegressor(**TINY)
+    both = MultiTargetRegressor(estimator).fit(text, Y, weights)
+    assert done == [("learn", np.count_nonzero(weights)), ("_read", len(X))]
+    done.clear()
+    found = both.query_and_check(text, Query(quantiles=(0.5,)))
+    assert np.array_equal(both.predict(text).T, [one.point for one in found[0].values()])
+    assert len(both.predict_interval(text, joint=True)) == len(X)
+    assert done == [("_read", len(X))] * 3
+    seed = both.models_[0].random_state
+    alone = IntervalRegressor(**(TINY | {"random_state": seed})).fit(text, Y["price"], weights)
+    assert np.array_equal(alone.query_and_check(text, Query())[1], found[1])
+    assert np.array_equal(alone.predict(text), both.predict(text)[:, 0])
 
 
 def test_several_coverages_at_once(model):
@@ -430,6 +457,17 @@ def test_commands_take_several_targets(tmp_path, monkeypatch):
     found = CliRunner().invoke(app, ["report", "model", "two.csv"])
     assert found.exit_code == 2
     assert "predicts price, weight: choose one with --target" in " ".join(found.output.split())
+    for command in (
+        ("watch", "model", "two.csv", "--target", "price"),
+        ("conformalize", "model", "two.csv", "--target", "price"),
+        ("export", "model", "--out", "model.onnx"),
+        ("predict", "model", "two.csv", "--cluster", "tcp://nowhere:1", "--out", "parts"),
+    ):
+        found = CliRunner().invoke(app, command)
+        assert found.exit_code == 2
+        printed = " ".join(found.output.replace("│", " ").split())
+        assert "predicts price, weight, but this command takes models of one target" in printed
+        assert "calipers fit --target price" in printed
     found = CliRunner().invoke(app, ["fit", "two.csv", *fit[2:4], *fit[2:4], "--out", "other"])
     assert found.exit_code == 2
     assert "twice" in found.output

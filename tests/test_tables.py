@@ -18,6 +18,7 @@ import pytest
 
 from calipers._files import replacing
 from calipers.preprocessing import DataError, as_numbers
+from calipers.rowblocks import RowBlocks
 from calipers.tables import (
     COMPRESSIONS,
     FORMATS,
@@ -359,6 +360,14 @@ class TestParts:
         assert whole["x"] == list(range(10)) * 4
         assert whole["year"] == [2023] * 20 + [2024] * 20
         assert whole["city"] == (["New York"] * 10 + ["Oslo"] * 10) * 2
+
+    def test_blocks_of_the_folder_have_the_same_columns(self, folder):
+        parts = [block.frame for part in find_parts([str(folder)])[0] for block in read_part(part)]
+        blocks = list(RowBlocks(folder, "x"))
+        for part, (inputs, x) in zip(parts, blocks, strict=True):
+            assert list(part) == ["x", "year", "city"]
+            assert inputs.equals(part.drop(columns="x"))
+            assert x.tolist() == part["x"].tolist()
 
     def test_large_files_are_cut_between_row_groups(self, folder, monkeypatch):
         monkeypatch.setattr(_parts, "_MAX_BYTES", 1)

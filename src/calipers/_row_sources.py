@@ -6,6 +6,7 @@ import pickle
 import tempfile
 import weakref
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,14 @@ from calipers._arrays import FloatArray
 from calipers._text import did_you_mean
 from calipers.cluster import is_lazy
 from calipers.preprocessing import DataError, is_frame, read_target
-from calipers.tables import find_files, read_blocks, visible_paths
+from calipers.tables import (
+    RowSource,
+    find_files,
+    find_parts,
+    read_blocks,
+    read_part,
+    visible_paths,
+)
 
 _ROWS, _VALUES = 2**16, 2**22  # of a block of an array, at most
 
@@ -47,15 +55,20 @@ def opener(source: Any, target: Any) -> Callable[[], Iterator[Any]]:
 
 
 def _of_files(names: list[str]) -> Callable[[], Iterator[Any]]:
-    files: list[str] = []
-    for name in names:
-        if Path(name).is_dir():
-            files += [os.fspath(path) for path in visible_paths(Path(name)) if path.is_file()]
-        else:
-            files += find_files([name])
-    if not files:
+    readers = [reader for name in names for reader in _readers(name)]
+    if not readers:
         raise ValueError(f"there are no files in {names[0]}")
-    return lambda: (block.frame for name in files for block in read_blocks(name))
+    return lambda: (block.frame for reader in readers for block in reader())
+
+
+def _readers(name: str) -> list[Callable[[], Iterator[RowSource]]]:
+    """Return a function for each file, or part of a folder, that reads it block by block."""
+    if not Path(name).is_dir():
+        return [partial(read_blocks, file) for file in find_files([name])]
+    files = [path for path in visible_paths(Path(name)) if path.is_file()]
+    if files and all(path.suffix == ".parquet" for path in files):
+        return [partial(read_part, part) for part in find_parts([name])[0]]
+    return [partial(read_blocks, os.fspath(path)) for path in files]
 
 
 def _of_dask(source: Any, target: Any) -> Callable[[], Iterator[Any]]:
@@ -138,7 +151,7 @@ def inputs_and_targets(block: Any, target: Any, start: int) -> tuple[Any, FloatA
             f"a block must be a pair (X, y), or target must name a column, got a "
             f"{type(block).__name__} and target={target!r}"
         )
-    values = _as_target(y, start)
+    values = _as_target(y, X, start)
     if len(X) != len(values):
         raise ValueError(
             f"the block from row {start:,} on has {len(X):,} rows of inputs and {len(values):,} "
@@ -160,10 +173,10 @@ def check_columns(X: Any, first: Any, start: int) -> Any:
     raise ValueError(f"{place} and other columns than blocks before it, which have {other}")
 
 
-def _as_target(y: ArrayLike, start: int) -> FloatArray:
+def _as_target(y: ArrayLike, X: Any, start: int) -> FloatArray:
     """Return targets as numbers, with NaN for missing ones."""
     try:
-        return read_target(y, plain=True).ravel()
+        return read_target(y, X, plain=True).ravel()
     except DataError as error:
         row = error.row or 0
         shown = f"got {str(np.ravel(np.asarray(y, object))[row])!r} in row {start + row:,} (from 0)"

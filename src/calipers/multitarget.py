@@ -30,7 +30,15 @@ from sklearn.utils.validation import check_is_fitted
 
 from calipers import storage
 from calipers._arrays import FloatArray
-from calipers._estimator import check_size, finite_target, fit_steps, run_fits
+from calipers._estimator import (
+    check_size,
+    finite_target,
+    fit_steps,
+    learn_table,
+    read_together,
+    run_fits,
+    scaled_weights,
+)
 from calipers._schema import anything, array_of, arrays_under, list_of, record, refuse, within
 from calipers._serialization import (
     ABSENT,
@@ -41,10 +49,19 @@ from calipers._serialization import (
     model_to_dict,
     stored_model,
 )
+from calipers.cluster import is_lazy
 from calipers.crossfit import OutOfFold
 from calipers.distributions import Support, refuse_outside
 from calipers.prediction import Prediction, Query, checked_levels
-from calipers.preprocessing import Column, DataError, OnUnread, accept, refuse_same_names
+from calipers.preprocessing import (
+    Column,
+    DataError,
+    OnUnread,
+    UnreadCells,
+    is_frame,
+    refuse_same_names,
+    warn_unread,
+)
 from calipers.regressor import IntervalRegressor
 from calipers.training import check_parameters
 
@@ -120,8 +137,11 @@ class MultiTargetRegressor(RegressorMixin, BaseEstimator):
         if estimator.warm_start:
             raise ValueError("warm_start is not supported for several targets: set it to False")
         seed = int(check_random_state(estimator.random_state).randint(2**31))  # the same folds
-        targets = _targets(y)
+        targets = _finite(_targets(y), X)
         _check_targets(estimator, targets)
+        if is_frame(X):  # what is learned of the inputs does not depend on the target
+            weights = None if sample_weight is None else scaled_weights(X, sample_weight)
+            X = cast(Any, learn_table(estimator.preprocessor, X, weights) or X)
         models = [clone(estimator).set_params(random_state=seed) for _ in targets]
         fits = [
             fit_steps(model, X, target, sample_weight, groups)
@@ -154,13 +174,12 @@ class MultiTargetRegressor(RegressorMixin, BaseEstimator):
             If a target cannot be read, or lies outside the bounds that were given; it is named.
         """
         check_is_fitted(self, "models_")
-        targets = self._in_order(y, _targets(y))
+        targets = _finite(self._in_order(y, _targets(y)), X)
         ensembles, depths = [], []
         for model, target in zip(self.models_, targets, strict=True):
             with _naming(model.target_.name):
-                values = finite_target(target)
-                ensemble = model._ensemble.admitting(values)
-            numbers, values = model.reader_.read_with_targets(model, X, values)
+                ensemble = model._ensemble.admitting(target.to_numpy())
+            numbers, values = model.reader_.read_with_targets(model, X, target)
             found = ensemble.predict(numbers, Query((), at=values))
             ensembles.append(ensemble)
             depths.append(_depth(found.cdf_below, cast(FloatArray, found.cdf)))
@@ -236,19 +255,30 @@ class MultiTargetRegressor(RegressorMixin, BaseEstimator):
         requested = (self.coverage,) if query.coverages is None else query.coverages
         levels = tuple(self.single_coverages(requested)) if joint and requested else requested
         query = replace(query, coverages=levels)
-        first, outside = self.models_[0].query_and_check(X, query, on_unread=on_unread)
-        others = [m.query_and_check(X, query, on_unread=accept)[0] for m in self.models_[1:]]
-        found = [first, *others]
+        found, outside = self._query(X, query, on_unread)
         predictions = {
             name: replace(prediction, coverages=np.array(requested))
             for name, prediction in zip(self.target_names_, found, strict=True)
         }
         return predictions, outside
 
+    def _query(
+        self, X: ArrayLike, query: Query, on_unread: OnUnread | None = None
+    ) -> tuple[list[Prediction], NDArray[np.bool_]]:
+        """Return the prediction of each target, and the mask of values that were not seen."""
+        check_is_fitted(self, "models_")
+        unread: list[UnreadCells] = []
+        inputs, outside = read_together(self.models_, X, on_unread or unread.append)
+        warn_unread(unread)
+        pairs = zip(self.models_, inputs, strict=True)
+        return [model._ensemble.predict(numbers, query) for model, numbers in pairs], outside
+
     def predict(self, X: ArrayLike) -> FloatArray:
         """Point predictions, of shape (n_samples, n_targets)."""
         check_is_fitted(self, "models_")
-        return np.column_stack([model.predict(X) for model in self.models_])
+        if is_lazy(X):
+            return np.column_stack([model.predict(X) for model in self.models_])
+        return np.column_stack([found.point for found in self._query(X, Query(()))[0]])
 
     def predict_interval(
         self, X: ArrayLike, coverage: float | Sequence[float] | None = None, *, joint: bool = False
@@ -271,8 +301,14 @@ class MultiTargetRegressor(RegressorMixin, BaseEstimator):
         """
         check_is_fitted(self, "models_")
         requested: Any = self.coverage if coverage is None else coverage
-        levels = self.single_coverages(requested) if joint else list(np.atleast_1d(requested))
-        bounds = np.stack([m.predict_interval(X, levels) for m in self.models_], axis=1)
+        levels = (
+            self.single_coverages(requested) if joint else checked_levels("coverage", requested)
+        )
+        if is_lazy(X):
+            parts = [model.predict_interval(X, levels) for model in self.models_]
+        else:
+            parts = [found.intervals for found in self._query(X, Query(tuple(levels)))[0]]
+        bounds = np.stack(parts, axis=1)
         return bounds if np.ndim(requested) else bounds[..., 0]
 
     def pick(self, frame: "pd.DataFrame") -> "pd.DataFrame | NDArray[Any]":
@@ -403,14 +439,25 @@ def _targets(y: Any) -> list[Any]:
     return [frame[name] for name in frame]
 
 
+def _finite(targets: Sequence[Any], X: Any) -> list[Any]:
+    """Targets as finite numbers; text is read as columns of one table with the inputs ``X``."""
+    import pandas as pd
+
+    table, found = pd.concat(targets, axis=1), []
+    for target in targets:
+        with _naming(target.name):
+            found.append(pd.Series(finite_target(target, X, table), name=target.name))
+    return found
+
+
 def _check_targets(estimator: IntervalRegressor, targets: Sequence[Any]) -> None:
     """Refuse targets that ``fit`` cannot take, before anything is learned from the others."""
     check_parameters(estimator)
     bounds = estimator.bounds
     low, high = (None, None) if bounds is None or isinstance(bounds, str) else bounds
     for target in targets:
+        values = target.to_numpy()
         with _naming(target.name):
-            values = finite_target(target)
             check_size(values)
             refuse_outside(values, Support(low, high))
 

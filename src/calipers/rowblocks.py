@@ -43,7 +43,8 @@ class RowBlocks:
         Source of the rows:
 
         - names or patterns of files that ``calipers.tables`` reads (Parquet, Arrow, CSV), or a
-          folder of them;
+          folder of them; in one of Parquet files, names of folders such as ``year=2024`` are
+          columns;
         - an array that is sliced block by block, such as ``numpy.load(..., mmap_mode="r")``, an
           HDF5 or Zarr dataset, or a Dask array;
         - a pandas or Dask frame, or an Arrow dataset (``pyarrow.dataset.dataset(...)``);

@@ -24,7 +24,7 @@ import calipers
 from calipers.cli import _fit_table, _measures, app
 from calipers.cli._holdout import HoldOut
 from calipers.cli._measures import measure_groups
-from calipers.preprocessing import Column, _encoders, _kinds, as_numbers
+from calipers.preprocessing import Column, TableEncoder, _encoders, _kinds, as_numbers
 from calipers.tables import read_table
 
 SETTINGS = """
@@ -359,6 +359,29 @@ class TestFit:
         run(*FIT.split(), "--config", "settings.toml", "--time-budget", 600)
         assert calipers.load(here / "model").time_budget == 600
 
+    def test_all_rows_are_learned_once_and_those_of_the_evaluation_once(
+        self, run, here, flats, monkeypatch
+    ):
+        learned, learn = [], TableEncoder.learn
+        monkeypatch.setattr(
+            TableEncoder, "learn", lambda self, X: learned.append(len(X)) or learn(self, X)
+        )
+        flats.to_csv(here / "data.csv", index=False)
+        (here / "settings.toml").write_text(SETTINGS)
+        result = run(*FIT.split(), "--config", "settings.toml")
+        assert "on all 60 rows" in result.stdout
+        assert learned == [60, 48]
+        again = "fit data.csv --target price --target size --config settings.toml --out two"
+        assert run(*again.split()).exit_code == 0
+        assert learned[2:] == [60, 48]
+
+    def test_a_warm_start_takes_the_rows_that_were_learned(self, run, here, flats):
+        flats.to_csv(here / "data.csv", index=False)
+        (here / "settings.toml").write_text(f"warm_start = true\n{SETTINGS}")
+        result = run(*FIT.split(), "--config", "settings.toml")
+        assert "on all 60 rows" in result.stdout
+        assert calipers.load(here / "model").about_["rows"] == 60
+
     def test_text_is_read_once(self, run, here, flats, monkeypatch):
         read, found, original, find = [], [], _encoders._read, _kinds.find_kind
         monkeypatch.setattr(
@@ -421,7 +444,7 @@ class TestFit:
         )
         labels = np.repeat([f"house {i}" for i in range(12)], 5)
         X, y = flats.drop(columns="price"), flats[["price"]]
-        _, _, found = _fit_table._train(fitted, X, y, HoldOut(0.25, labels), True)
+        _, _, found = _fit_table._train(fitted, X, y, HoldOut(0.25, labels), True, X)
         assert [len(groups) for groups in seen] == [9, 12]
         assert found["rows"] == 15
 

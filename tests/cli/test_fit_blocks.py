@@ -8,6 +8,8 @@ import pytest
 
 import calipers
 from calipers.cli import _fit
+from calipers.multitarget import MultiTargetRegressor
+from calipers.rowblocks import RowBlocks
 
 SETTINGS = """
 loss = "normal"
@@ -111,3 +113,29 @@ def test_rows_that_teach_nothing(change, problem, way, files, run, here):
     assert done.exit_code == 3, done.output
     assert problem in " ".join(done.output.split())
     assert not (here / "model").exists()
+
+
+def test_points_for_thousands_are_told_from_decimals_alike_everywhere(run, here):
+    (here / "settings.toml").write_text(SETTINGS)
+    sizes = np.random.default_rng(0).integers(200, 1000, 600)
+    table = pd.DataFrame({"size": [f"{size / 10:.1f}".replace(".", ",") for size in sizes]})
+    table["price"] = [f"{size}.{size % 900 + 100}" for size in sizes]
+    prices = [int(text.replace(".", "")) for text in table["price"]]
+    table.to_csv(here / "a.csv", index=False, sep=";")
+    fit = FIT.replace(" b.csv", " --test-fraction 0")
+    for name, how in (("model", "--in-memory"), ("blocks", "--in-blocks")):
+        done = run(*fit.replace("model", name).split(), how)
+        assert done.exit_code == 0, done.output
+        target = calipers.load(here / name).target_
+        assert (target.low, target.high) == (min(prices), max(prices))
+    inputs, text = table[["size"]], table["price"]
+    model = calipers.IntervalRegressor(n_networks=2, cv=2, epochs=1).fit(inputs, text)
+    assert (model.target_.low, model.target_.high) == (min(prices), max(prices))
+    assert model.score(inputs, text) == model.score(inputs, prices)
+    both = MultiTargetRegressor(calipers.IntervalRegressor(n_networks=2, cv=2, epochs=1))
+    both.fit(np.arange(600.0)[:, None], table[["price", "size"]])
+    assert both.models_[0].target_.high == max(prices)
+    with pytest.raises(ValueError, match=r"separate thousands.*decimal commas.*read_number"):
+        list(RowBlocks(here / "a.csv", "price"))
+    ((_, plain),) = RowBlocks(np.zeros((600, 1)), text)
+    assert plain[0] == float(text[0])

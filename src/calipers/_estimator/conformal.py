@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from calipers._arrays import FloatArray
 from calipers._estimator.inputs import Inputs
 from calipers._estimator.model import Model
-from calipers._estimator.row_labels import checked_weights, group_labels
+from calipers._estimator.row_checks import checked_weights, group_labels
 from calipers._text import did_you_mean
 from calipers.calibration import (
     CALIBRATIONS,

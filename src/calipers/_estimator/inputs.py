@@ -1,6 +1,7 @@
 """Convert a model's inputs to numbers: arrays unchanged, tables through an encoder."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
@@ -14,12 +15,13 @@ from sklearn.utils.validation import check_X_y, validate_data
 from calipers._arrays import BoolArray, FloatArray
 from calipers._checks import refuse_masked, warn
 from calipers._estimator.column_names import by_position, column_names
-from calipers._estimator.row_labels import check_size, readable_target
+from calipers._estimator.row_checks import check_size, readable_target
 from calipers._estimator.wrapped import Regressor, points_of
 from calipers._schema import anything, list_of, one_of
 from calipers.preprocessing import (
     Column,
     Forest,
+    LearnedTable,
     OnUnread,
     TableEncoder,
     accept,
@@ -85,14 +87,15 @@ class Inputs:
         found = self.read_rows(estimator, X, y)
         return found.numbers, found.y
 
-    def read_rows(self, estimator: "Model", X: ArrayLike, y: ArrayLike) -> "EncodedRows":
+    def read_rows(self, estimator: "Model", X: Any, y: ArrayLike) -> "EncodedRows":
         """Inputs and targets as finite numbers, with the values of the columns."""
-        y = readable_target(y)
+        y = readable_target(y, X)
         if self.encoder is None:
             numbers, y = _as_numbers(estimator, X, y)
             found = EncodedRows(numbers, np.asarray(y, np.float64))
         else:
-            values = self.encoder.read(self.table(estimator, X))
+            learned = isinstance(X, LearnedTable)  # by the encoder of another fit
+            values = X.cells if learned else self.encoder.read(self.table(estimator, X))
             found = _encoded(estimator, self.encoder, values, y)
         return found._replace(numbers=self._with_points(X, found.numbers, estimator.n_jobs))
 
@@ -197,9 +200,45 @@ class EncodedRows(NamedTuple):
     repeated: list[int] | None = None  #: Columns that are numeric codes, where these are known.
 
 
+def learn_table(
+    preprocessor: TableEncoder | str | None, X: Any, weights: FloatArray | None
+) -> LearnedTable | None:
+    """Fit an encoder to a table, whatever its targets are; None if it contains only numbers.
+
+    Rows of weight 0 are read, not learned from.
+    """
+    if isinstance(X, LearnedTable):
+        return X
+    encoder = _encoder_for(preprocessor, X)
+    return None if encoder is None else _learned(encoder, X, weights)
+
+
+def _learned(encoder: TableEncoder, X: ArrayLike, weights: FloatArray | None) -> LearnedTable:
+    if weights is None or weights.all():
+        return encoder.learn(X)
+    return LearnedTable(encoder, encoder.fit(_safe_indexing(X, np.flatnonzero(weights))).read(X))
+
+
+def read_together(
+    models: Sequence["Model"], X: ArrayLike, on_unread: OnUnread
+) -> tuple[list[FloatArray], BoolArray]:
+    """The inputs of models of the same columns, and the mask of values not seen in training.
+
+    Rows that encoders read are read once.
+    """
+    readers = [model.reader_ for model in models]
+    encoders = [reader.encoder for reader in readers if reader.encoder is not None]
+    if len(encoders) < len(models):
+        numbers, outside = readers[0].read_and_check(models[0], X, on_unread)
+        return [numbers, *(model.reader_.read(model, X, accept) for model in models[1:])], outside
+    values, outside = encoders[0].read_and_check(readers[0].table(models[0], X), on_unread)
+    parts = zip(models, readers, encoders, strict=True)
+    return [r._with_points(X, e.encode(values), m.n_jobs) for m, r, e in parts], outside
+
+
 def learn_inputs(
     estimator: "Model",
-    X: ArrayLike,
+    X: Any,
     y: ArrayLike,
     weights: FloatArray | None,
     use_targets: bool = False,
@@ -210,11 +249,11 @@ def learn_inputs(
     codes is treated as a table. Sets ``n_features_in_`` and ``feature_names_in_`` of ``estimator``.
     """
     _check_order(X, y)
-    y = readable_target(y)
+    y = readable_target(y, X)
     if (targets := np.asarray(y)).dtype.kind in "fiu":  # before sums of them overflow
         check_size(targets.astype(np.float64).ravel())
-    encoder, repeated = _encoder_for(estimator.preprocessor, X), None
-    if encoder is None:
+    table, repeated = learn_table(estimator.preprocessor, X, weights), None
+    if table is None:
         numbers, y = _as_numbers(estimator, X, y, reset=True)
         y = np.asarray(y, np.float64)
         seen = slice(None) if weights is None else weights > 0
@@ -226,15 +265,12 @@ def learn_inputs(
             names = getattr(estimator, "feature_names_in_", unnamed)
             return Inputs(describe_numbers(numbers[seen], names)), EncodedRows(numbers, y)
         names = column_names(X) if is_frame(X) else unnamed
-        encoder = TableEncoder(kinds=dict.fromkeys(names, "number"))
-    if weights is None or weights.all():
-        values = encoder.learn(X)
-    else:
-        values = encoder.fit(_safe_indexing(X, np.flatnonzero(weights))).read(X)
+        table = _learned(TableEncoder(kinds=dict.fromkeys(names, "number")), X, weights)
+    encoder = copy(table.encoder)  # which may learn a target encoding
     if repeated is None:  # otherwise scikit-learn has set them
         estimator.n_features_in_ = encoder.n_features_in_
         estimator.feature_names_in_ = encoder.feature_names_in_
-    rows = _encoded(estimator, encoder, values, y)
+    rows = _encoded(estimator, encoder, table.cells, y)
     return Inputs(encoder.columns_, encoder), rows._replace(repeated=repeated)
 
 

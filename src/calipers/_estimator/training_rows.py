@@ -15,7 +15,7 @@ from calipers._arrays import FloatArray, IntArray
 from calipers._checks import warn
 from calipers._estimator.inputs import learn_inputs
 from calipers._estimator.model import Model
-from calipers._estimator.row_labels import checked_weights, group_labels
+from calipers._estimator.row_checks import checked_weights, group_labels
 from calipers._outliers import FAR_TARGETS, outlying_targets
 from calipers.bank import Plan, Program, Scaling, Table
 from calipers.crossfit import Fold, leave_rows_out, make_folds
@@ -141,7 +141,7 @@ def read_rows(
             f"y has several targets (shape {shape}), but IntervalRegressor predicts one: use "
             "calipers.multitarget.MultiTargetRegressor"
         )
-    weights = None if sample_weight is None else _weights(X, sample_weight)
+    weights = None if sample_weight is None else scaled_weights(X, sample_weight)
     name: Any = getattr(y, "name", None) or next(iter(getattr(y, "columns", [])), None)
     if reset:
         use_codes = use_targets and groups is None
@@ -241,7 +241,7 @@ def _support(
     return learn_support(y[used], bounds)
 
 
-def _weights(X: ArrayLike, sample_weight: ArrayLike) -> FloatArray | None:
+def scaled_weights(X: ArrayLike, sample_weight: ArrayLike) -> FloatArray | None:
     """Scale weights to mean 1 over the rows of positive weight; None if all are equal."""
     weights = checked_weights(sample_weight, X)
     if not weights.any():

@@ -54,18 +54,17 @@ def conformalize_command(
     90% intervals contain at least 90% of new targets on average, whatever the model: with --by in
     each subgroup, with --groups for new groups.
     """
-    from calipers import load
-    from calipers.cli import _labelled as labelled, _measures as measures
+    from calipers.cli import _labelled as reading, _measures as measuring
 
-    fitted = load(model)
+    fitted = reading.load_single(model)
     files, (table, values, left_out, _) = options.read(fitted, data)
     kwargs: dict[str, Any] = {"by": by, "keep": keep, "half_life": half_life}
     if groups is not None:
         table.require(groups)
-        kwargs["groups"] = labelled.groups_in(table, groups)
-    with labelled.refusing(table):
+        kwargs["groups"] = reading.groups_in(table, groups)
+    with reading.refusing(table):
         if shifted_to is not None:
-            new = labelled.read_files([shifted_to], options.form)[1]
+            new = reading.read_files([shifted_to], options.form)[1]
             kwargs["shifted_to"] = fitted.pick(new.frame)
         # --n-jobs is for the work here; the saved model keeps its own parameter.
         n_jobs = fitted.n_jobs
@@ -74,13 +73,13 @@ def conformalize_command(
     folder = out or model
     fitted.set_params(n_jobs=n_jobs).save(folder)
     result = {"model": folder, "files": files} | fitted.about_["conformalized"]
-    unbounded = measures.unbounded(fitted, [fitted.coverage])
+    unbounded = measuring.unbounded(fitted, [fitted.coverage])
     result |= {"rows_without_target": left_out, "unbounded": unbounded}
     if options.as_json:
         print_json(result)
     else:
         _show(result, by, groups)
-        if why := measures.describe_unbounded(unbounded):
+        if why := measuring.describe_unbounded(unbounded):
             typer.echo(f"  {why}")
 
 

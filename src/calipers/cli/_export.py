@@ -27,8 +27,8 @@ def export_command(
     """
     levels = parse_fractions(coverage, "--coverage")
     check_place(Path(out), "model.onnx")
-    from calipers import load
+    from calipers.cli._labelled import load_single
 
     coverages = levels[0] if levels is not None and len(levels) == 1 else levels
-    path = load(model).to_onnx(out, coverages, dtype="float32" if single else "float64")
+    path = load_single(model).to_onnx(out, coverages, dtype="float32" if single else "float64")
     typer.echo(f"wrote {path}")

@@ -8,7 +8,7 @@ from typing import Any
 import pandas as pd
 import typer
 
-from calipers.cli import _labelled as labelled
+from calipers.cli import _labelled as reading
 from calipers.cli._columns import print_table
 from calipers.cli._fit import FitOptions
 from calipers.cli._measures import measure
@@ -98,10 +98,10 @@ class _TargetBlocks:
         kind, name, form = self.given_kind, self.options.target[0], self.options.form
         missing = self.options.missing_target
         for block in (block for file in self.files for block in read_blocks(file, form=form)):
-            table, values, left_out, kinds = labelled.take_targets(
+            table, values, left_out, kinds = reading.take_targets(
                 block, [name], {name: kind}, missing, whole=False
             )
-            inputs, _ = labelled.inputs_and_groups(table, [name], None, self.options.ignore)
+            inputs, _ = reading.inputs_and_groups(table, [name], None, self.options.ignore)
             inputs = inputs.reset_index(drop=True)
             self.left_out += left_out
             if len(target := values[name]):

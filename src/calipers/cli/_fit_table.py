@@ -31,17 +31,19 @@ def fit_in_memory(
     table, values, _, formats = labelled
     inputs, holdout = _inputs_and_holdout(table, values, kinds, options)
     encoder = clone(model.preprocessor)
-    with reading.refusing(table):  # fitted to the whole table, to give each input its own type
-        inputs = encoder.set_params(kinds=(encoder.kinds or {}) | kinds).fit_typed(inputs)
+    with reading.refusing(table):  # the whole table, to give each input its own type
+        learned = encoder.set_params(kinds=(encoder.kinds or {}) | kinds).learn(inputs)
+    inputs = learned.typed()
     result = _describe(encoder, values, files, labelled)
     columns.note_leaks(result["columns"], inputs, values)
     if not options.as_json:
         columns.print_table(result)
     _check_bounds(model.bounds, values, table)
+    encoder.set_params(kinds=encoder.kinds_)
     model.set_params(preprocessor__kinds=encoder.kinds_)
     refit = len(values) <= REFIT_ROWS if options.refit is None else options.refit
     with cluster_at(options.cluster), columns.without_repeats(evaluated=holdout.fraction > 0):
-        fitted, rows, evaluation = _train(model, inputs, values, holdout, refit)
+        fitted, rows, evaluation = _train(model, inputs, values, holdout, refit, learned)
         result["evaluation"] = evaluation
         if options.more_rows:
             labels = None if holdout.labels is None else holdout.labels[rows]
@@ -92,14 +94,22 @@ def _check_bounds(bounds: Bounds, values: pd.DataFrame, table: RowSource) -> Non
 
 
 def _train(
-    model: IntervalRegressor, X: pd.DataFrame, y: pd.DataFrame, holdout: HoldOut, refit: bool
+    model: IntervalRegressor,
+    X: pd.DataFrame,
+    y: pd.DataFrame,
+    holdout: HoldOut,
+    refit: bool,
+    learned: Any,
 ) -> tuple[IntervalRegressor | MultiTargetRegressor, IntArray, dict[str, Any] | None]:
-    """Return the model to save, the rows it was fitted on, and its measures on the others."""
+    """Return the model to save, the rows it was fitted on, and its measures on the others.
+
+    A fit to all rows takes the table that was ``learned`` in place of ``X``, its frame.
+    """
     everything, labels, several = np.arange(len(y)), holdout.labels, y.shape[1] > 1
     fitted = MultiTargetRegressor(model) if several else model
     targets = y if several else y.iloc[:, 0]
     if holdout.fraction == 0:
-        return fitted.fit(X, targets, groups=labels), everything, None
+        return fitted.fit(learned, targets, groups=labels), everything, None
     train, test = holdout.split(len(y), model.random_state)
     fits = (2 if refit else 1) * y.shape[1]
     if fits > 1 and model.time_budget is not None:
@@ -110,7 +120,7 @@ def _train(
     same = copies(X, y.iloc[:, 0], train, test)
     measures |= {"copies": same, "last_by": holdout.time_column}
     if refit:
-        fitted.fit(X, targets, groups=labels)
+        fitted.fit(learned, targets, groups=labels)
     return fitted, everything if refit else train, measures | {"refitted": refit}
 
 

@@ -1,5 +1,6 @@
 """Tables and models as commands read them: rows that have a target, their inputs and groups."""
 
+import shlex
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,9 +19,7 @@ from calipers.multitarget import MultiTargetRegressor
 from calipers.preprocessing import (
     DataError,
     as_text,
-    has_decimal_comma,
     learn_number,
-    may_be_in_thousands,
 )
 from calipers.regressor import IntervalRegressor
 from calipers.storage import read_model
@@ -28,7 +27,7 @@ from calipers.tables import RowSource, TableError, TextFormat, find_files, read_
 
 
 @contextmanager
-def reading(files: Sequence[str], what: str = "reading") -> Iterator[Any]:
+def file_progress(files: Sequence[str], what: str = "reading") -> Iterator[Any]:
     """Show a progress bar over the bytes of some files; none for standard input or small files."""
     size = total_size(files)
     with progress(what, size, visible=size > 2**20) as report:
@@ -43,7 +42,7 @@ def total_size(files: Sequence[str]) -> int:
 def read_files(data: Sequence[str], form: TextFormat) -> tuple[list[str], RowSource]:
     """Return the files that match names and patterns, and their rows as one table."""
     files = find_files(data)
-    with reading(files) as report:
+    with file_progress(files) as report:
         return files, read_table(files, form=form, report=report)
 
 
@@ -99,10 +98,7 @@ def _numbers(frame: "pd.DataFrame", name: str, kind: str | None) -> tuple[Any, s
     if name not in frame:
         hint = did_you_mean(name, frame) + _columns(frame)
         raise DataError(f"there is no column {name!r}{hint}")
-    if kind is None and may_be_in_thousands(frame[name]):
-        others = (frame[other] for other in frame if other != name)
-        kind = "number 1.234,5" if any(map(has_decimal_comma, others)) else None
-    return learn_number(frame[name], kind)
+    return learn_number(frame[name], kind, (column for _, column in frame.items()))
 
 
 @contextmanager
@@ -159,3 +155,14 @@ def load_any(folder: str, n_jobs: int) -> IntervalRegressor | MultiTargetRegress
     for single in model.models_:
         single.set_params(n_jobs=n_jobs)
     return model
+
+
+def load_single(folder: str) -> IntervalRegressor:
+    """Load a model with its own parameters; refuse one of several targets."""
+    if "targets" not in read_model(folder)[0]:
+        return load(folder)
+    names = MultiTargetRegressor.load(folder).target_names_
+    raise typer.BadParameter(
+        f"{folder} predicts {', '.join(names)}, but this command takes models of one target: fit "
+        f"one by calipers fit --target {shlex.quote(names[0])}"
+    )

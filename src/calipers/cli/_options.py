@@ -230,7 +230,7 @@ class RowOptions(NamedTuple):
         reader: Callable[..., tuple[list[str], "RowSource"]] | None = None,
     ) -> tuple[list[str], "Labelled"]:
         """Return the names of the files, and their rows that have the targets of the model."""
-        from calipers.cli import _labelled as labelled
+        from calipers.cli import _labelled as reading
         from calipers.multitarget import models_of
 
         models = models_of(model)
@@ -242,8 +242,8 @@ class RowOptions(NamedTuple):
         for source in (single.about_.get("source") or {} for single in models):
             if source.get("target") in names:  # as in training, unless an option says otherwise
                 kinds.setdefault(source["target"], source.get("target_kind"))
-        files, table = (reader or labelled.read_files)(data, self.form)
-        return files, labelled.take_targets(table, names, kinds, self.missing_target)
+        files, table = (reader or reading.read_files)(data, self.form)
+        return files, reading.take_targets(table, names, kinds, self.missing_target)
 
 
 def _no_target(folder: str, names: Iterable[str]) -> typer.BadParameter:

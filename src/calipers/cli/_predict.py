@@ -76,7 +76,7 @@ def predict_command(
     as_text, files = format_of(out)[0].is_text, find_files(data)
     if out in files and out != _STANDARD:
         raise typer.BadParameter(f"{out} is both input and output: name another file")
-    from calipers.cli._labelled import load_any, reading
+    from calipers.cli._labelled import file_progress, load_any
     from calipers.cli._measures import unbounded
     from calipers.cli._scoring import RowScorer
     from calipers.multitarget import MultiTargetRegressor
@@ -85,7 +85,7 @@ def predict_command(
     if joint and not isinstance(fitted, MultiTargetRegressor):
         raise typer.BadParameter(f"--joint needs a model of several targets, {model} has one")
     scorer = RowScorer(fitted, query, keep, mark_outside, as_text, joint)
-    with reading(files, "predicting") as report, write_blocks(out) as write:
+    with file_progress(files, "predicting") as report, write_blocks(out) as write:
         for name in files:
             for table in scorer.score(read_blocks(name, form=form, report=report)):
                 write(table)

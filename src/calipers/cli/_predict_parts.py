@@ -17,9 +17,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import typer
 
-from calipers import load
 from calipers._files import replace_file, replacing
 from calipers._progress import progress
+from calipers.cli._labelled import load_single
 from calipers.cli._options import cluster_at
 from calipers.cli._scoring import RowScorer
 from calipers.tables import Part, find_parts, read_part
@@ -44,7 +44,7 @@ def score_parts(
     The result has ``rows``, ``parts``, ``kept`` (parts that existed already), ``outside`` and
     ``out``.
     """
-    fitted = load(model).set_params(n_jobs=1)  # parts run in parallel, not rows
+    fitted = load_single(model).set_params(n_jobs=1)  # parts run in parallel, not rows
     record = json.loads(Path(model, "model.json").read_bytes())
     parts, sources = find_parts(data)
     folder = Path(out).absolute()

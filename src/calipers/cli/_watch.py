@@ -54,10 +54,10 @@ def watch_command(
         raise typer.BadParameter(
             f"--delay {delay} exceeds --block {block}: blocks should be many times as long"
         )
-    from calipers import load
+    from calipers.cli._labelled import load_single
     from calipers.preprocessing import DataError
 
-    fitted = load(model).set_params(n_jobs=options.n_jobs)
+    fitted = load_single(model).set_params(n_jobs=options.n_jobs)
     level = coverage or fitted.coverage
     files, (table, values, _, _) = options.read(fitted, data, _read)
     targets = values.iloc[:, 0].to_numpy()

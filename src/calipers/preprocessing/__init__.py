@@ -24,7 +24,7 @@ from calipers.preprocessing._column import (
     wrong_width as wrong_width,
 )
 from calipers.preprocessing._document import check_column as check_column
-from calipers.preprocessing._encoder import TableEncoder
+from calipers.preprocessing._encoder import LearnedTable as LearnedTable, TableEncoder
 from calipers.preprocessing._encoders import (
     CYCLES as CYCLES,
     SINGLE as SINGLE,
@@ -37,10 +37,6 @@ from calipers.preprocessing._forest import (
     Forest as Forest,
     center_and_scale as center_and_scale,
     standardised as standardised,
-)
-from calipers.preprocessing._kinds import (
-    has_decimal_comma as has_decimal_comma,
-    may_be_in_thousands as may_be_in_thousands,
 )
 from calipers.preprocessing._numbers import (
     as_numbers as as_numbers,

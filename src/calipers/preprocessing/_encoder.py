@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import cache
 from numbers import Integral
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
@@ -18,7 +17,7 @@ from calipers._text import did_you_mean
 from calipers.preprocessing._column import Column, DataError, as_frame, check_kind, check_names
 from calipers.preprocessing._document import check_table
 from calipers.preprocessing._encoders import ENCODERS, Encoder
-from calipers.preprocessing._kinds import has_decimal_comma, may_be_in_thousands
+from calipers.preprocessing._kinds import IN_THOUSANDS, in_thousands
 from calipers.preprocessing._learn import FEWEST_ROWS, learn
 from calipers.preprocessing._numbers import kind_of
 from calipers.preprocessing._unread import OnUnread, UnreadCells, refuse_unread
@@ -125,7 +124,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
 
     def fit_transform(self, X: ArrayLike, y: object = None) -> FloatArray:
         """Fit, and return what ``transform`` would, reading every column once."""
-        return self.encode(self.learn(X))
+        return self.encode(self.learn(X).cells)
 
     def fit_typed(self, X: ArrayLike) -> "pd.DataFrame":
         """Fit, and return the table with every column in its own type, reading it once.
@@ -134,30 +133,21 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         that identify rows. Encoders with ``kinds=encoder.kinds_`` that are fitted to parts of it,
         as in a cross-validation, learn the same as from the table without parsing text again.
         """
-        import pandas as pd
-
         frame = as_frame(X)
-        values = self.learn(frame)
-        typed = {column.name: _typed(values[column.name], column) for column in self.columns_}
-        return pd.DataFrame(typed).set_axis(frame.index)
+        return self.learn(frame).typed().set_axis(frame.index)
 
-    def learn(self, X: ArrayLike) -> dict[str, NDArray[Any]]:
-        """Fit, and return the values of all columns, which ``encode`` takes."""
+    def learn(self, X: ArrayLike) -> "LearnedTable":
+        """Fit, and return the table with the values of all columns, which ``encode`` takes."""
         self._validate_params()
         frame = as_frame(X)
         kinds = self._checked_kinds(frame)
         learned = []
-        columns = dict(frame.items())
-        has_comma = cache(lambda name: has_decimal_comma(columns[name]))
-        for name, series in columns.items():
-            grouped = (
-                name not in kinds
-                and may_be_in_thousands(series)
-                and any(has_comma(other) for other in columns if other != name)
-            )
-            kind = "number 1.234,5" if grouped else kinds.get(str(name))
+        columns = [series for _, series in frame.items()]
+        grouped = in_thousands((part for part in columns if part.name not in kinds), columns)
+        for series in columns:
+            kind = IN_THOUSANDS if series.name in grouped else kinds.get(str(series.name))
             result = learn(series, kind, self.max_categories, self.min_frequency or FEWEST_ROWS)
-            if grouped:
+            if series.name in grouped:
                 note = f"{result.column.note}, since other columns have decimal commas"
                 result = result._replace(column=replace(result.column, note=note))
             learned.append(result)
@@ -167,7 +157,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
             notes = "; ".join(f"{column.name!r} {column.note}" for column in self.columns_)
             raise DataError(f"no column can be used: {notes} (n_samples={len(frame)})")
         self._set_names()
-        return {column.name: values for column, _, values in learned}
+        return LearnedTable(self, {column.name: values for column, _, values in learned})
 
     def _set_names(self) -> None:
         pairs = zip(self.columns_, self._encoders, strict=True)
@@ -233,6 +223,13 @@ class TableEncoder(TransformerMixin, BaseEstimator):
 
         Unreadable cells that ``on_unread`` accepts are missing, and marked in the mask.
         """
+        values, outside = self.read_and_check(X, on_unread)
+        return self.encode(values), outside
+
+    def read_and_check(
+        self, X: ArrayLike, on_unread: OnUnread = refuse_unread
+    ) -> tuple[dict[str, NDArray[Any]], NDArray[np.bool_]]:
+        """The results of ``read``, of all columns that are present, and ``outside``."""
         found: list[UnreadCells] = []
 
         def mark(cells: UnreadCells) -> None:
@@ -240,15 +237,15 @@ class TableEncoder(TransformerMixin, BaseEstimator):
             found.append(cells)
 
         values = self._read(X, used=False, on_unread=mark)
-        encoded = self.encode(values)
-        outside = np.zeros((len(encoded), len(self.columns_)), dtype=bool)
+        rows = len(next(iter(values.values())))
+        outside = np.zeros((rows, len(self.columns_)), dtype=bool)
         for i, (column, encoder) in enumerate(zip(self.columns_, self._encoders, strict=True)):
             if column.name in values:
                 outside[:, i] = encoder.outside(values[column.name])
         names = [column.name for column in self.columns_]
         for cells in found:
             outside[cells.rows, names.index(cells.column)] = True
-        return encoded, outside
+        return values, outside
 
     @property
     def knows_targets(self) -> bool:
@@ -309,6 +306,23 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         tags.input_tags.allow_nan = tags.input_tags.string = tags.input_tags.categorical = True
         tags.transformer_tags.preserves_dtype = []
         return tags
+
+
+@dataclass(frozen=True, eq=False)
+class LearnedTable:
+    """A table that an encoder was fitted to; fits that are given it do not learn it again."""
+
+    encoder: TableEncoder
+    cells: Mapping[str, NDArray[Any]]  # values of the columns, as the encoder reads them
+
+    def __len__(self) -> int:
+        return len(next(iter(self.cells.values())))
+
+    def typed(self) -> "pd.DataFrame":
+        """The table with every column in its own type, see ``TableEncoder.fit_typed``."""
+        import pandas as pd
+
+        return pd.DataFrame({c.name: _typed(self.cells[c.name], c) for c in self.encoder.columns_})
 
 
 def _typed(

@@ -2,6 +2,7 @@
 
 import re
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import date, time
 from functools import cached_property
@@ -40,12 +41,13 @@ _KIND_OF_TYPE = {  # by the name that pandas has for a type
     "timedelta64": "number",
 }
 _TEXT_TYPES, _MIXED_TYPES = ("string", "bytes", "time", "empty"), ("mixed-integer", "mixed")
-_IN_THOUSANDS = r"^[+-]?[1-9]\d{0,2}(\.\d{3})+$"
+_THREE_DIGITS = r"^[+-]?[1-9]\d{0,2}(\.\d{3})+$"
 _LIKE_NUMBERS = r"^[<>~≈±+-]*\s*[$€£¥]?\s*\d+([.,]\d+)*\s*[A-Za-z%$€£¥]{0,9}$"
 _WHOLE = r"^[+-]?\d+$"
 _SENTENCE = 25  # least median number of characters of free text
 _SHARED = 0.1  # fraction of the rows whose texts others have too, from which on they are names
 NOT_STORED = "its values are not stored"
+IN_THOUSANDS = "number 1.234,5"  # the kind of a column whose points separate thousands
 
 
 def row_identifier(why: str) -> str:
@@ -220,29 +222,33 @@ def _counts_rows(values: FloatArray, distinct: int, name: str) -> bool:
 _ROW_NUMBERS = DetectedKind("identifier", note=row_identifier("a different integer in each row"))
 
 
-def may_be_in_thousands(series: "pd.Series[Any]") -> bool:
-    """Whether the points in a column of text may separate thousands.
+def in_thousands(
+    columns: Iterable["pd.Series[Any]"], table: Iterable["pd.Series[Any]"]
+) -> set[Any]:
+    """Names of the columns of text whose points separate thousands, as ``IN_THOUSANDS`` says.
 
     ``17.195`` alone has three decimals; in every row, next to a column with ``71,2``, it has none.
+    ``table`` has the columns to look for decimal commas in.
 
     >>> import pandas as pd
-    >>> price, size = pd.Series(["17.195", "147.242"]), pd.Series(["71,2", "9,5"])
-    >>> may_be_in_thousands(price), may_be_in_thousands(size)
-    (True, False)
+    >>> price, size = pd.Series(["17.195", "147.242"], name="price"), pd.Series(["71,2", "9,5"])
+    >>> in_thousands([price, size], [price, size]), in_thousands([price], [price])
+    ({'price'}, set())
     """
+    found = {series.name for series in columns if _may_be_in_thousands(series)}
+    return found if found and any(map(_has_decimal_comma, table)) else set()
+
+
+def _may_be_in_thousands(series: "pd.Series[Any]") -> bool:
+    """Whether all words of a column of text are groups of three digits with points between."""
     first = next((value for value in series.iloc[:20] if isinstance(value, str)), "")
-    if not re.match(_IN_THOUSANDS, first.strip()) or type_of(series) is not None:
+    if not re.match(_THREE_DIGITS, first.strip()) or type_of(series) is not None:
         return False
-    return all_match(Texts.of(series).words, _IN_THOUSANDS)
+    return all_match(Texts.of(series).words, _THREE_DIGITS)
 
 
-def has_decimal_comma(series: "pd.Series[Any]") -> bool:
-    """Whether a column is text of numbers with a decimal comma.
-
-    >>> import pandas as pd
-    >>> has_decimal_comma(pd.Series(["71,2", "9,5"])), has_decimal_comma(pd.Series(["17.195"]))
-    (True, False)
-    """
+def _has_decimal_comma(series: "pd.Series[Any]") -> bool:
+    """Whether a column is text of numbers with a decimal comma."""
     if type_of(series) is not None or not len(words := Texts.of(series).words):
         return False
     style, _ = number_text(words)

@@ -1,6 +1,6 @@
 """Columns and targets as numbers, and the ways in which text writes numbers and dates."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -23,12 +23,16 @@ def read_number(series: "pd.Series[Any]", kind: str | None = None) -> FloatArray
     return learn_number(series, kind)[0]
 
 
-def learn_number(series: "pd.Series[Any]", kind: str | None = None) -> tuple[FloatArray, str]:
+def learn_number(
+    series: "pd.Series[Any]", kind: str | None = None, table: Iterable["pd.Series[Any]"] = ()
+) -> tuple[FloatArray, str]:
     """A column as floats, NaN where they are missing; and its kind, as ``kind`` takes it.
 
     ``kind`` is ``"number"``, perhaps with an example of how text writes numbers, as in
-    ``"number 1,234.5"``; this is detected by default.
+    ``"number 1,234.5"``; this is detected by default, also from other columns of the ``table``.
     """
+    if kind is None and kinds.in_thousands([series], table):
+        kind = kinds.IN_THOUSANDS
     check_kind(str(series.name), kind or "number")
     kind, _, written = (kind or "number").partition(" ")
     if kind != "number":
@@ -49,9 +53,10 @@ def learn_number(series: "pd.Series[Any]", kind: str | None = None) -> tuple[Flo
     return encoder.read(series), kind_of("number", encoder)
 
 
-def read_target(y: ArrayLike, *, plain: bool = False) -> FloatArray:
+def read_target(y: ArrayLike, *tables: Any, plain: bool = False) -> FloatArray:
     """Targets as floats of the same shape, NaN where they are missing; text as in a column.
 
+    ``tables`` have the other columns of the same rows, which may show how numbers are written.
     ``plain`` refuses text in a number format such as ``1,234.5``. A block of rows cannot tell the
     format of the others; but booleans have only one.
 
@@ -76,9 +81,20 @@ def read_target(y: ArrayLike, *, plain: bool = False) -> FloatArray:
             return values.astype(object).astype(np.float64)
     column = pd.Series(values.ravel(), dtype=object, name="y")
     if plain and not ((words := _distinct_texts(column)) and is_truth(words)):
+        if kinds.in_thousands([column], _columns(tables)):
+            raise ValueError(
+                f"points in the target may separate thousands, as in {words[0].as_py()!r}, since "
+                "inputs have decimal commas: convert text in all blocks alike, by "
+                "calipers.preprocessing.read_number(y, kind)"
+            )
         return NumberEncoder().read(column).reshape(values.shape)
-    numbers, _ = learn_number(column)
+    numbers, _ = learn_number(column, table=_columns(tables))
     return numbers.reshape(values.shape)
+
+
+def _columns(tables: Iterable[Any]) -> "Iterator[pd.Series[Any]]":
+    """All columns of tables, none of which is looked at before it is needed."""
+    return (column for table in tables for _, column in as_frame(table).items())
 
 
 def pick_numbers(frame: "pd.DataFrame", names: Sequence[str]) -> "pd.DataFrame":

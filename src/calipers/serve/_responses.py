@@ -9,9 +9,10 @@ import numpy as np
 from pydantic_core import to_json
 
 from calipers.prediction import MEMBER, Prediction
-from calipers.serve._bodies import ARROW_STREAM, CSV, MEDIA_TYPES
+from calipers.serve._bodies import ARROW_FILE, ARROW_STREAM, CSV, MEDIA_TYPES
 from calipers.serve._problems import HTTPProblem
 from calipers.serve._served import Served, ServedPrediction
+from calipers.tables import FORMATS
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -25,6 +26,7 @@ _OBJECTS = {"intervals": ("lower", "upper"), "quantiles": ("value",), "members":
 """Fields of a prediction with several objects per row, and the keys of each object."""
 _LEVELS = {"intervals": ("coverage", "coverages"), "quantiles": ("level", "quantile_levels")}
 """Fields whose objects have a level: its key, and the field of the prediction with the levels."""
+_FORMATS = {CSV: "CSV", ARROW_FILE: "Arrow", ARROW_STREAM: "Arrow stream"}
 _NULLS: dict[str, Any] = {"inf_nan_mode": "null"}
 
 
@@ -169,16 +171,13 @@ def write_frame(frame: "pd.DataFrame", kind: str) -> bytes:
     """Return a frame as CSV or Arrow IPC."""
     import pyarrow as pa
 
-    sink = io.BytesIO()
+    sink, make = io.BytesIO(), FORMATS[_FORMATS[kind]].write
+    assert make is not None  # noqa: S101 - of a format that can be written
     try:
-        if kind == CSV:
-            frame.to_csv(sink, index=False)
-            return sink.getvalue()
         table = pa.Table.from_pandas(frame, preserve_index=False)
+        with make(sink, table.schema) as writer:
+            writer.write_table(table)
     except (pa.ArrowException, ValueError, OverflowError, NotImplementedError) as error:
         reason = " ".join(str(error).split())[:300]
         raise HTTPProblem(422, f"the columns to keep cannot be written: {reason}") from None
-    make = pa.ipc.new_stream if kind == ARROW_STREAM else pa.ipc.new_file
-    with make(sink, table.schema) as writer:
-        writer.write_table(table)
     return sink.getvalue()

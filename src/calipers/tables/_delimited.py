@@ -18,6 +18,7 @@ DELIMITERS = ",;\t|"
 
 _HEAD = 2**16  # bytes from which the delimiter is detected
 _MAX_ROW_BYTES = 2**22  # most bytes in a row
+_ROWS = 2**16  # that are written at a time, whose text takes several times its bytes
 _BEHIND_SPACES = r'^ +"([^"]*)" *$'  # pyarrow does not treat such values as quoted
 _UNCLOSED = "a quotation mark is opened and never closed"
 
@@ -177,7 +178,9 @@ class TextWriter:
         """Leave the file open, since the caller opened it."""
 
     def write_table(self, table: "pa.Table") -> None:
-        self._write([self._cells(column) for column in table.columns])
+        for start in range(0, table.num_rows, _ROWS):
+            rows = table.slice(start, _ROWS)
+            self._write([self._cells(column) for column in rows.columns])
 
     def _cells(self, column: "pa.Array | pa.ChunkedArray") -> "pa.Array | pa.ChunkedArray":
         import pyarrow as pa

@@ -50,12 +50,19 @@ class FileFormat:
 
 
 def _parquet_tables(raw: BinaryIO, name: str, form: TextFormat, rows: int) -> Iterator["pa.Table"]:
+    return parquet_tables(raw, name, rows)
+
+
+def parquet_tables(
+    raw: BinaryIO, name: str, rows: int, groups: list[int] | None = None
+) -> Iterator["pa.Table"]:
+    """Tables of up to ``rows`` rows of a Parquet file, or of some of its row groups."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     with _reading("Parquet", name):
         file = pq.ParquetFile(raw, pre_buffer=False)
-        for batch in file.iter_batches(batch_size=rows, use_threads=False):
+        for batch in file.iter_batches(batch_size=rows, row_groups=groups, use_threads=False):
             batch.validate(full=True)
             yield pa.Table.from_batches([batch])
 
@@ -93,6 +100,12 @@ def _parquet_writer(out: BinaryIO, schema: "pa.Schema") -> "pq.ParquetWriter":
     return pq.ParquetWriter(out, schema)
 
 
+def _stream_writer(out: BinaryIO, schema: "pa.Schema") -> "pa.ipc.RecordBatchStreamWriter":
+    import pyarrow as pa
+
+    return pa.ipc.new_stream(out, schema)
+
+
 def _arrow_writer(out: BinaryIO, schema: "pa.Schema") -> "pa.ipc.RecordBatchFileWriter":
     import pyarrow as pa
 
@@ -110,7 +123,7 @@ FORMATS = {
         FileFormat(
             "Arrow", _arrow_tables, _arrow_writer, (".feather", ".arrow"), b"ARROW1", seeks=True
         ),
-        FileFormat("Arrow stream", _arrow_tables, magic=b"\xff\xff\xff\xff"),
+        FileFormat("Arrow stream", _arrow_tables, _stream_writer, magic=b"\xff\xff\xff\xff"),
         FileFormat("Excel", excel_tables, magic=b"PK\x03\x04", seeks=True),
     )
 }

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
+from calipers.tables._formats import parquet_tables
 from calipers.tables._read import find_files, visible_paths
 from calipers.tables._source import RowSource, TableError, check_distinct
 
@@ -20,9 +21,10 @@ class Part(NamedTuple):
     """Rows that one task reads."""
 
     name: str  # file name for the output of the task
-    # A file or some of its row groups, with the values in the names of its folders.
-    fragment: "ds.ParquetFileFragment"
-    fields: list["pa.Field"]  # columns from names of folders such as ``year=2024``
+    path: str
+    groups: list[int] | None  # row groups of the file; None for all
+    start: int  # rows of the file before these
+    values: dict[str, "pa.Scalar[Any]"]  # from names of folders such as ``year=2024``, by column
 
 
 def find_parts(names: Sequence[str]) -> tuple[list[Part], list[list[Any]]]:
@@ -48,10 +50,15 @@ def find_parts(names: Sequence[str]) -> tuple[list[Part], list[list[Any]]]:
             data = ds.dataset(paths, format="parquet", partitioning="hive", partition_base_dir=base)
         except (pa.ArrowException, OSError) as error:
             _refuse(error, name)
-        fields = list(data.partitioning.schema)
         for fragment in data.get_fragments():
-            for part in _divided(fragment, Path(fragment.path).stat().st_size):
-                parts.append(Part(f"part-{len(parts):06d}.parquet", part, fields))
+            keys = ds.get_partition_keys(fragment.partition_expression)
+            values = {
+                field.name: pa.scalar(keys.get(field.name), field.type)
+                for field in data.partitioning.schema
+            }
+            for groups, start in _runs(fragment):
+                name = f"part-{len(parts):06d}.parquet"
+                parts.append(Part(name, fragment.path, groups, start, values))
     return parts, sources
 
 
@@ -78,39 +85,40 @@ def _checked(path: Path) -> list[Any]:
     return [str(path), status.st_size, status.st_mtime_ns]
 
 
-def _divided(fragment: "ds.ParquetFileFragment", size: int) -> list["ds.ParquetFileFragment"]:
-    """A large file as runs of row groups; a small one whole, without opening it."""
-    if size <= _MAX_BYTES:
-        return [fragment]
-    runs: list[list[int]] = [[]]
-    run_size = 0
+def _runs(fragment: "ds.ParquetFileFragment") -> Iterator[tuple[list[int] | None, int]]:
+    """A large file as runs of row groups, with the rows before each; a small one as a whole."""
+    if Path(fragment.path).stat().st_size <= _MAX_BYTES:
+        yield None, 0
+        return
+    run: list[int] = []
+    size = start = rows = 0
     for group in fragment.row_groups:
-        if run_size >= _MAX_BYTES:
-            runs.append([])
-            run_size = 0
-        runs[-1].append(group.id)
-        run_size += group.total_byte_size
-    return [fragment.subset(row_group_ids=run) for run in runs]
+        if size >= _MAX_BYTES:
+            yield run, start
+            run, size, start = [], 0, rows
+        run.append(group.id)
+        size, rows = size + group.total_byte_size, rows + group.num_rows
+    yield run, start
 
 
 def read_part(part: Part) -> Iterator[RowSource]:
     """Rows of a part, block by block, with the columns from the names of its folders."""
     import pyarrow as pa
 
-    fragment = part.fragment
+    start = part.start
     try:
-        stored = fragment.physical_schema
-        check_distinct(stored.names, fragment.path)
-        added = [field for field in part.fields if field.name not in stored.names]
-        schema = pa.schema([*stored, *added])
-        first = fragment.row_groups[0].id if fragment.row_groups else 0
-        start = sum(fragment.metadata.row_group(i).num_rows for i in range(first))
-        for batch in fragment.to_batches(schema, batch_size=_ROWS, use_threads=False):
-            if batch.num_rows:
-                yield RowSource(pa.Table.from_batches([batch]), ((fragment.path, -start),))
-            start += batch.num_rows
-    except (pa.ArrowException, OSError) as error:
-        _refuse(error, fragment.path)
+        with Path(part.path).open("rb") as raw:
+            for table in parquet_tables(raw, part.path, _ROWS, part.groups):
+                check_distinct(table.column_names, part.path)
+                rows = table.num_rows
+                for name, value in part.values.items():
+                    if name not in table.column_names:
+                        table = table.append_column(name, pa.repeat(value, rows))
+                if rows:
+                    yield RowSource(table, ((part.path, -start),))
+                start += rows
+    except OSError as error:
+        _refuse(error, part.path)
 
 
 def _refuse(error: Exception, name: str) -> NoReturn:

@@ -1,4 +1,4 @@
-"""Read targets as numbers, weights, and labels of groups."""
+"""Targets, weights and groups of rows, checked and as numbers."""
 
 from typing import Any
 
@@ -15,8 +15,10 @@ from calipers.preprocessing import HOW, DataError
 _MIN_RANGE = 1e-290  # range of targets: a millionth of it still has full precision
 
 
-def readable_target(y: ArrayLike) -> ArrayLike:
+def readable_target(y: ArrayLike, *tables: Any) -> ArrayLike:
     """Return targets in a form that scikit-learn reads; text is read like a column of inputs.
+
+    Other columns of the same rows, in ``tables``, may show how its numbers are written.
 
     >>> readable_target(["1,234.5", "(7)"]).tolist()
     [1234.5, -7.0]
@@ -28,7 +30,7 @@ def readable_target(y: ArrayLike) -> ArrayLike:
     refuse_masked("y", y)
     values = np.asarray(y)
     if values.dtype.kind in "mMOSU" and values.ndim:
-        y = values = _read(values)
+        y = values = _read(values, tables)
     if values.dtype.kind == "f" and (missing := np.isnan(values)).any():
         raise ValueError(
             f"Input y contains NaN, in {np.count_nonzero(missing):,} of {len(values):,} rows: "
@@ -40,24 +42,24 @@ def readable_target(y: ArrayLike) -> ArrayLike:
 def checked_target(X: ArrayLike, y: ArrayLike) -> FloatArray:
     """Return the targets of the rows of ``X`` as finite numbers, read as ``fit`` reads them."""
     check_consistent_length(X, y)
-    target = finite_target(y)
+    target = finite_target(y, X)
     if not len(target):
         raise ValueError("an evaluation needs at least one labelled row, got none")
     return target
 
 
-def finite_target(y: ArrayLike) -> FloatArray:
+def finite_target(y: ArrayLike, *tables: Any) -> FloatArray:
     """Return targets as finite numbers, read as ``fit`` reads them."""
-    target = column_or_1d(readable_target(y)).astype(np.float64)
+    target = column_or_1d(readable_target(y, *tables)).astype(np.float64)
     if bad := np.flatnonzero(~np.isfinite(target)).tolist():
         raise ValueError(f"y must be finite, got {target[bad[0]]} in row {bad[0]}")
     return target
 
 
-def _read(values: NDArray[Any]) -> FloatArray:
+def _read(values: NDArray[Any], tables: tuple[Any, ...]) -> FloatArray:
     """Read targets that are text or of mixed types; refuse times."""
     try:
-        return preprocessing.read_target(values)
+        return preprocessing.read_target(values, *tables)
     except OverflowError:
         raise ValueError(f"y must lie within +-{MAX_TARGET:g}, got more") from None
     except DataError as error:
