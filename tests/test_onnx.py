@@ -210,7 +210,6 @@ def test_the_interval_in_a_few_lines_of_numpy(calibrated, tmp_path):
     found, session = run(path, {"X": make_rows(20)})
     scores = json.loads(session.get_modelmeta().custom_metadata_map["levels"])
 
-    # These lines stand in docs/runtimes.md.
     loc, left, right = (found[f"member_{n}"] for n in ("loc", "left_scale", "right_scale"))
 
     def cdf(x):
