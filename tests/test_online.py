@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import calipers
-from calipers import IntervalRegressor
+from calipers import IntervalRegressor, metrics
 from calipers.distributions import SplitNormal, SplitNormalMixture, Support
 from calipers.ensemble import Ensemble
 from calipers.objectives import Density
@@ -140,6 +140,30 @@ def test_a_block_is_predicted_as_its_rows_are_one_by_one(delay):
     ends = [each.calibrations[-1].to_arrays() for each in (ensemble, whole)]
     for name, array in ends[0].items():
         np.testing.assert_allclose(array, ends[1][name], rtol=1e-9, err_msg=name)
+
+
+@pytest.mark.parametrize("support", [Support(low=0.0, step=1.0), Support(low=0.0)])
+def test_exchangeable_targets_with_ties_leave_a_right_model_right(support):
+    y, X = support.observe(np.random.default_rng(0).normal(0.3, 1, 3000)), np.zeros((3000, 1))
+    model = RightModel(bank=None, coverage=0.9, aggregation="snm", support=support)
+    after, found = model.learn(X[:1000], y[:1000])
+    before, then = (each.distribution(X[1000:]) for each in (model, after))
+    target = y[1000:]
+    assert then.crps(target).mean() < 1.05 * before.crps(target).mean()
+    for coverage in (0.8, 0.9):
+        shared = metrics.shared_coverage(then.cdf_below(target), then.cdf(target), coverage)
+        assert shared.mean() == pytest.approx(coverage, abs=0.1)
+        assert found.coverage(coverage) >= coverage
+
+
+@pytest.mark.parametrize("support", [Support(low=0.0, step=1.0), Support(low=0.0)])
+def test_targets_with_ties_stay_inside_under_drift(support):
+    rng, t = np.random.default_rng(0), np.arange(800)
+    y = support.observe(rng.normal(0.3, 1, 800) * np.where(t < 300, 1.0, 4.0) + 5.0 * (t >= 500))
+    model = RightModel(bank=None, coverage=0.9, aggregation="snm", support=support)
+    _, found = model.learn(np.zeros((800, 1)), y)
+    for coverage in (0.5, 0.8, 0.9, 0.95):
+        assert found.coverage(coverage) >= coverage - 0.01
 
 
 @pytest.mark.long

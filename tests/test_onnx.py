@@ -210,7 +210,6 @@ def test_the_interval_in_a_few_lines_of_numpy(calibrated, tmp_path):
     found, session = run(path, {"X": make_rows(20)})
     scores = json.loads(session.get_modelmeta().custom_metadata_map["levels"])
 
-    # These lines stand in docs/runtimes.md.
     loc, left, right = (found[f"member_{n}"] for n in ("loc", "left_scale", "right_scale"))
 
     def cdf(x):
@@ -229,6 +228,17 @@ def test_the_interval_in_a_few_lines_of_numpy(calibrated, tmp_path):
     lower, upper = quantile(ndtr(scores[0][0])), quantile(ndtr(scores[1][0]))
     np.testing.assert_allclose(lower, found["lower"], rtol=1e-9)
     np.testing.assert_allclose(upper, found["upper"], rtol=1e-9)
+
+
+@pytest.mark.parametrize("coverage", [0.999, [0.8, 0.999]])
+def test_bounds_of_the_target_stand_in_for_too_few_rows(calibrated, coverage, tmp_path):
+    bounded = replace(calibrated, support=Support(low=6.9e3, high=7.1e3))
+    check(bounded, tmp_path, coverage)
+    with pytest.raises(ValueError, match="infinite"):
+        export(replace(bounded, unsupported="raise"), tmp_path / "o", coverage=0.999, inputs=INPUTS)
+    half = replace(calibrated, support=Support(low=6.9e3))
+    with pytest.raises(ValueError, match="infinite"):
+        export(half, tmp_path / "o.onnx", coverage=0.999, inputs=INPUTS)
 
 
 def test_what_cannot_be_written_is_refused(calibrated, tmp_path):

@@ -13,6 +13,7 @@ from calipers import metrics
 from calipers._arrays import FloatArray
 from calipers._estimator import checked_target
 from calipers._progress import progress
+from calipers.distributions import Support
 from calipers.prediction import Prediction, Query
 from calipers.preprocessing import DataError, refuse_unread
 from calipers.regressor import IntervalRegressor
@@ -42,6 +43,7 @@ class LabelledPrediction:
     # (2, n): distribution function just below and at the targets, if any has positive probability;
     # ``pit`` is then random between the two
     ties: FloatArray | None = None
+    support: Support = Support()  # noqa: RUF009 - a frozen value; what the target can take
 
     def __len__(self) -> int:
         return len(self.target)
@@ -83,6 +85,11 @@ class LabelledPrediction:
         assert self.pit is not None  # noqa: S101 - for the type checker
         below, at = (self.pit, self.pit) if self.ties is None else self.ties
         return metrics.shared_coverage(below, at, nominal[:, np.newaxis]).mean(axis=1)
+
+    @property
+    def excluded(self) -> int:
+        """Number of targets that the model takes for impossible."""
+        return int((~self.support.holds(self.target)).sum())
 
     @property
     def inside(self) -> NDArray[np.bool_]:
@@ -129,6 +136,7 @@ def predict_labelled(
         aleatoric=aleatoric,
         epistemic=epistemic,
         ties=ties,
+        support=model.support_,
     )
 
 

@@ -41,6 +41,28 @@ def few_digits(value: object) -> str:
     return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
 
 
+def describe_support(target: str, support: str, excluded: int = 0) -> str:
+    """Return what is assumed of a target, and how many targets contradict it.
+
+    ``support`` is ``str`` of a ``Support``.
+
+    >>> describe_support("price", "non-negative numbers")
+    'price is assumed to be non-negative'
+    >>> describe_support("grade", "integers from 1 to 5", excluded=2)
+    'Values of grade are assumed to be integers from 1 to 5, which 2 targets are not'
+    >>> describe_support("profit", "any number, often 0")
+    'profit can be any number, often 0'
+    """
+    if support.startswith("any number"):
+        return f"{target} can be {support}"
+    text = f"Values of {target} are assumed to be {support}"
+    if support == "non-negative numbers":
+        text = f"{target} is assumed to be non-negative"
+    if not excluded:
+        return text
+    return f"{text}, which {counted(excluded, 'target')} {'is' if excluded == 1 else 'are'} not"
+
+
 def column_values(column: Mapping[str, Any], most: int, *, typical: bool = False) -> str:
     """Return the range of a column, as JSON describes it, or its first categories.
 

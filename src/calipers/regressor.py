@@ -738,7 +738,7 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
             checked_levels("coverage", coverage)
         check_is_fitted(self, "ensemble_")
         return export(
-            self.ensemble_,
+            self._ensemble,
             path,
             coverage=coverage,
             dtype=dtype,

@@ -10,7 +10,7 @@ import pytest
 from calipers._schema import SchemaError
 from calipers.calibration import AdaptiveCoverage
 from calipers.calibration._martingale import Martingale
-from calipers.distributions import SplitNormal, SplitNormalMixture
+from calipers.distributions import SplitNormal, SplitNormalMixture, Support, latent_targets
 
 COVERAGES = (0.5, 0.8, 0.9, 0.95)
 
@@ -177,23 +177,27 @@ def test_labels_that_come_late_count_for_the_intervals_that_were_made():
     assert late_coverage(600, known=False) < 0.8
 
 
-def test_targets_with_atoms_are_covered_as_intervals_are_seen():
-    """Half of the rows are 0 for certain; others are censored at 0, which the model ignores."""
+def test_targets_with_atoms_are_covered_as_by_the_right_model():
+    """Half of the rows are 0 for certain; others are censored at 0, and twice as far off.
+
+    With the right scale, 0 is more than a quarter of the distribution of these others, so that
+    their intervals begin there and miss the upper tail alone.
+    """
     n, rng = 1500, np.random.default_rng(6)
     night = np.arange(n) % 2 == 0
-    loc = np.where(night, -9.0, 1.0)
-    latent = loc + 2.0 * rng.standard_normal(n)
-    y = np.maximum(latent, 0.0)
-    cells = np.where(y > 0, y, [[-np.inf], [0.0]])
+    loc, support = np.where(night, -9.0, 1.0), Support(low=0.0)
+    y = support.observe(loc + 2.0 * rng.standard_normal(n))
     dist = SplitNormalMixture(SplitNormal(loc[None], 1.0, 1.0))
-    drawn = np.where(y > 0, y, np.minimum(latent, 0.0))
-    found = AdaptiveCoverage.start(300).learn(dist, drawn, cells=cells)
+    latent, cells = (
+        latent_targets(support, dist, y, rng),
+        (support.lower_edge(y), support.upper_edge(y)),
+    )
+    found = AdaptiveCoverage.start(300).learn(dist, latent, cells=np.array(cells))
     for coverage in COVERAGES:
-        lower, upper = np.maximum(found.intervals(coverage), 0.0).T
-        held, single = (lower <= y) & (y <= upper), lower == upper
-        assert single.mean() > 0.4
-        assert held[single].mean() > 0.95
-        assert abs(held[~single].mean() - coverage) <= 0.015
+        lower, upper = support.observe(found.intervals(coverage)).T
+        held = (lower <= y) & (y <= upper)
+        assert held[night].mean() > 0.99
+        assert abs(held[~night].mean() - (1.0 + coverage) / 2.0) <= 0.05
 
 
 def test_rows_at_once_or_one_by_one_are_the_same():

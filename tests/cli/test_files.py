@@ -410,6 +410,16 @@ class TestFit:
         assert "On 60 rows" in shown
         assert "about " in shown
 
+    def test_targets_that_the_model_excludes_are_counted(self, saved, run, here, flats):
+        flats.assign(price=flats["price"].where(flats.index > 1, -1.0)).to_csv(here / "rows.csv")
+        found = json.loads(run("evaluate", saved, "rows.csv", "--json").stdout)
+        assert (found["support"], found["excluded"]) == ("non-negative numbers", 2)
+        shown = run("evaluate", saved, "rows.csv").stdout
+        assert "price is assumed to be non-negative, which 2 targets are not" in shown
+        run("report", saved, "rows.csv", "--out", "report.html")
+        page = (here / "report.html").read_text("utf-8")
+        assert "price is assumed to be non-negative, which 2 targets are not." in page
+
     def test_groups_are_named_as_they_were(self):
         column = pd.Series([1.0, 2.0, None, 2.5])
         groups = measure_groups((np.zeros(4), np.ones(4)), np.zeros(4), column)

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from calipers import _blocks
-from calipers.distributions import SplitNormal, SplitNormalMixture
+from calipers.calibration import Calibration
+from calipers.distributions import SplitNormal, SplitNormalMixture, Support, on_target_scale
 
 HEAVY = {
     "ppf": [[0.1], [0.9]],
@@ -47,6 +48,22 @@ def test_blocks_and_threads_change_nothing(method, monkeypatch):
     np.testing.assert_array_equal(getattr(mix, method)(HEAVY[method]), whole)
     with joblib.parallel_config("threading", n_jobs=2):
         np.testing.assert_array_equal(getattr(mix, method)(HEAVY[method]), whole)
+
+
+@pytest.mark.parametrize("support", [None, Support(low=0.0, step=float(np.float32(0.1)))])
+@pytest.mark.parametrize("method", ["crps", "mean", "var"])
+def test_rows_are_the_same_in_any_batch(support, method):
+    scores = np.random.default_rng(0).normal(0, 1.2, 300)
+    dist = Calibration.from_scores(scores).calibrated(mixture(60), np.zeros((60, 0)))
+    dist = on_target_scale(dist, None, support or Support())
+    y = np.zeros(60) if support else np.linspace(-2, 2, 60)
+
+    def values(rows):
+        part = dist[rows]
+        return part.crps(y[rows]) if method == "crps" else getattr(part, method)
+
+    one_by_one = np.concatenate([values(slice(row, row + 1)) for row in range(60)])
+    np.testing.assert_array_equal(one_by_one, values(slice(None)))
 
 
 def test_modes_and_samples_in_blocks(monkeypatch):

@@ -11,6 +11,7 @@ from scipy.stats import norm, poisson
 
 from calipers import metrics, report
 from calipers._evaluation import LabelledPrediction, predict_labelled
+from calipers.distributions import Support
 from calipers.importance import Dependence
 from calipers.preprocessing import Column, DataError
 from calipers.report._charts import curve_and_band, pit_bars
@@ -25,7 +26,7 @@ from calipers.report._sentences import (
     pit_sentence,
     uncertainty_sentences,
 )
-from calipers.report._verdict import verdict
+from calipers.report._verdict import compare, verdict
 
 from .conftest import EVIL, make_table
 
@@ -85,6 +86,20 @@ def labelled(inside_rate, rows=1000, coverage=0.9, **changes):
         "epistemic": None,
     }
     return LabelledPrediction(**(values | changes))
+
+
+def test_contenders_keep_to_the_values_of_the_target():
+    rng = np.random.default_rng(0)
+    centre = rng.normal(0, 1, 4000)
+    target, point = np.maximum(centre + rng.normal(0, 1, 4000), 0), np.maximum(centre, 0)
+    bounds = np.maximum(np.stack([centre - 1.64, centre + 1.64], axis=1), 0)[:, :, None]
+    rows = {"target": target, "point": point, "bounds": bounds, "rows": 4000}
+    free, held = (compare(labelled(1, **rows, support=s)) for s in (Support(), Support(low=0.0)))
+    assert free[0] == held[0]
+    for one, other in zip(free[1:], held[1:], strict=True):
+        assert other.rate == one.rate
+        assert other.score <= one.score
+    assert held[1].score < 0.9 * free[1].score
 
 
 def given(name, kind, values, outside=False):

@@ -51,10 +51,11 @@ predictions.
 
 **Streams.** `AdaptiveCoverage` follows rows in time order, however they are distributed: over T
 rows the coverage of a central interval differs from nominal by at most a constant over T, as long
-as scores are bounded in units of their recent scale. Where the target has point masses, coverage is
-at least that, and it is nominal over the intervals that are not a single value, as far as the point
-masses are predicted correctly. This is a statement about the past as a whole, not about the next
-row.
+as scores are bounded in units of their recent scale. Where the target has point masses, it is at
+most that much below nominal: intervals contain more, because none ends in the middle of a point
+mass. What is then nominal is the coverage with ties shared out (`metrics.shared_coverage`), as far
+as the point masses are predicted correctly. This is a statement about the past as a whole, not
+about the next row.
 
 A calibration is a subclass of ``Calibrator``, made from ``CalibrationRows`` by ``from_rows`` and
 registered in ``CALIBRATIONS`` under its ``kind``.

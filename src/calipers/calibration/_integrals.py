@@ -26,6 +26,7 @@ import numpy as np
 from numpy.polynomial import legendre
 
 from calipers._arrays import FloatArray, IntArray
+from calipers._blocks import sum_members
 from calipers.calibration import _rules as rules
 from calipers.calibration._level_map import MixtureRows
 from calipers.calibration._rules import Chain, Rule, make_rule
@@ -188,13 +189,16 @@ def _error(f: FloatArray, rule: Rule) -> tuple[FloatArray, FloatArray]:
 
 
 def _above(z: FloatArray, q: FloatArray, rule: Rule) -> FloatArray:
-    """Integral of q over scores above `z`: panels, cells of z's panel, and a partial cell."""
+    """Integral of q over scores above `z`: panels, cells of z's panel, and a partial cell.
+
+    Sums are in an order that does not depend on the rows.
+    """
     cell = np.clip(np.searchsorted(rule.z, z, side="right") - 1, 0, len(rule.panel) - 1)
     panel, row = rule.panel[cell], np.arange(z.size)
-    by_panel = np.einsum("pk,pkn->pn", rule.over_p, q)
+    by_panel = sum_members((rule.over_p[:, :, None] * q).swapaxes(0, 1))
     panels = np.cumsum(by_panel[::-1], axis=0)[::-1] - by_panel
     q_panel = q[panel, :, row].T
-    cells = np.einsum("nk,kn->n", rule.above_cell[cell], q_panel)
+    cells = sum_members(rule.above_cell[cell].T * q_panel)
     start, end = rule.v[cell], rule.v[cell + 1]
     start = start + (z - rule.z[cell]) / (rule.z[cell + 1] - rule.z[cell]) * (end - start)
     level, score = (
@@ -202,8 +206,9 @@ def _above(z: FloatArray, q: FloatArray, rule: Rule) -> FloatArray:
         for a, b in ((start, end), (z, rule.z[cell + 1]))
     )
     t = 2.0 * (score - rule.edges[panel]) / np.diff(rule.edges)[panel] - 1.0
-    values = legendre.legval(t, (rules.TRANSFORM @ q_panel)[:, None], tensor=False)
+    coefficients = sum_members(rules.TRANSFORM.T[:, :, None] * q_panel[:, None])
+    values = legendre.legval(t, coefficients[:, None], tensor=False)
     density = rules.normal_density(level)
-    partial_cell = 0.5 * (end - start) * (rules.FINE_WEIGHTS @ (values * density))
+    partial_cell = 0.5 * (end - start) * sum_members(rules.FINE_WEIGHTS[:, None] * values * density)
     total: FloatArray = panels[panel, row] + cells + partial_cell
     return total

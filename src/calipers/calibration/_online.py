@@ -47,7 +47,8 @@ class AdaptiveCoverage(Calibrator):
     to choose. The modules ``_input_shift`` and ``_tracking`` describe the method and what is
     proven: over T rows, in any order and whatever the model, the coverage of each central interval
     that has a margin differs from nominal by at most a constant over T, as long as scores are
-    bounded in units of their recent scale.
+    bounded in units of their recent scale. Where the target has point masses, it is at most that
+    much below nominal.
 
     Instances are immutable: ``learn`` returns the next state.
 

@@ -10,13 +10,11 @@ there is none to choose.
 In addition, each central interval has a margin that grows by ``GAIN (1 - alpha)`` of the current
 scale after a miss and shrinks by ``GAIN alpha`` after a hit [2]_. Over any T rows, the number of
 hits differs from its nominal value by at most the net change of the margin divided by ``GAIN``;
-this maintains the coverage, in the long run and in short windows. Where the target has point
-masses, a hit is counted for the observed interval, which ends on such values. An interval that is a
-single value cannot be shorter even if it covers more than requested: where it contains its target,
-the margin shrinks by the predicted probability of all other values, if that is less than ``alpha``.
-So at most a fraction ``alpha`` of the rows are missed, and over rows whose interval has a positive
-width, coverage stays nominal. A margin stops falling soon after its interval has become a point,
-since otherwise it would take long to grow again.
+this maintains the coverage, in the long run and in short windows. A target with mass is a hit in
+part: by the fraction of its mass, as predicted, between the levels of the interval. Such hits are
+what calibration aims at, too. Observed intervals, which end on such values, contain more: they miss
+a target only if all of its mass is outside. A margin stops falling soon after its interval has
+become a point, since otherwise it would take long to grow again.
 
 .. [1] Zaffran, Dieuleveut, Féron, Goude and Josse, "Adaptive conformal predictions for time series"
        (AgACI), ICML (2022).
@@ -135,13 +133,14 @@ class LevelTracker:
         """
         experts, mean, scores = issued
         lower, upper = scores[:_HALF], scores[:_HALF:-1]
-        missed = (ends[1] < lower) | (ends[0] > upper)
-        one_value = (ends[0] <= lower) & (upper <= ends[1])
-        other_values = 1.0 - np.diff(np.interp(ends, scores, LEVELS, left=0.0, right=1.0))
-        alpha = np.minimum(2.0 * TAILS, np.where(one_value, other_values, 1.0))
+        missed = (z < lower) | (z > upper)
+        below, at = np.interp(ends, scores, LEVELS, left=0.0, right=1.0)
+        if at > below:  # the target has mass, of which this fraction is outside
+            inside = np.minimum(at, 1.0 - TAILS) - np.maximum(below, TAILS)
+            missed = 1.0 - np.maximum(inside, 0.0) / (at - below)
         half = np.maximum(mean[_HALF] - mean[:_HALF], mean[:_HALF:-1] - mean[_HALF])
         least = -half / self._unit() - _SLACK
-        self.margin = np.maximum(self.margin + GAIN * (missed - alpha), least)
+        self.margin = np.maximum(self.margin + GAIN * (missed - 2.0 * TAILS), least)
         losses, loss = (
             np.where(error > 0, LEVELS, LEVELS - 1.0) * error * size
             for error in (z - experts, z - mean)

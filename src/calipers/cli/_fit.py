@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from calipers._text import counted
+from calipers._text import counted, describe_support
 from calipers.cli import _options as common
 from calipers.cli._help import with_options
-from calipers.cli._printing import describe_support, for_terminal, print_json, with_nulls
+from calipers.cli._printing import for_terminal, print_json, with_nulls
 from calipers.cli._settings_file import BoundsOption, make_model
 from calipers.tables import RowSource, TextFormat, find_files
 

@@ -5,9 +5,9 @@ from typing import Any
 
 import typer
 
-from calipers._text import counted
+from calipers._text import counted, describe_support
 from calipers.cli._options import AsJSON, ModelFolder
-from calipers.cli._printing import describe_support, for_terminal, print_json
+from calipers.cli._printing import for_terminal, print_json
 
 
 def inspect_command(model: ModelFolder, as_json: AsJSON = False) -> None:

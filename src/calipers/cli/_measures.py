@@ -13,7 +13,7 @@ from calipers import _schema as schema, metrics
 from calipers._arrays import FloatArray
 from calipers._checks import COVERAGES
 from calipers._evaluation import LabelledPrediction, predict_labelled
-from calipers._text import counted, few_digits, listed
+from calipers._text import counted, describe_support, few_digits, listed
 from calipers.calibration import RowCount, effective_rows, infinite_reason, rows_needed
 from calipers.cli._printing import print_rows
 from calipers.multitarget import MultiTargetRegressor, models_of
@@ -62,6 +62,8 @@ def measure(
         "rmse": root_mean_squared_error(y, labelled.point),
         "mae": mean_absolute_error(y, labelled.point),
         "calibration": table,
+        "support": str(labelled.support),
+        "excluded": labelled.excluded,
         "unbounded": unbounded(model, levels),
         "on_one_row": on_one_row(model, [level for level in levels if level <= coverage]),
     }
@@ -196,6 +198,7 @@ def is_measured(found: object) -> TypeGuard[dict[str, Any]]:
     effective = dict.fromkeys(("effective_rows", "worth"), schema.number())
     unbounded = schema.record({**few, "rows": count}, effective)
     further = {"copies": schema.optional(count), "unbounded": schema.optional(unbounded)}
+    further |= {"support": schema.text, "excluded": count}
     further |= {"on_one_row": schema.list_of(fraction), **tied}
     try:
         schema.record(required, further, rest=schema.anything)(found, "evaluation")
@@ -234,6 +237,8 @@ def print_measures(measures: dict[str, Any], target: str) -> None:
             f"{shared:.1%})"
         )
     _print_band(measures["rows"], measures["by_chance"])
+    if excluded := measures.get("excluded"):
+        typer.echo(f"  {describe_support(target, measures.get('support', ''), excluded)}")
     print_rows(
         ("", f"in units of {target}"),
         [

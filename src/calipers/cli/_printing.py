@@ -93,23 +93,6 @@ def describe_outside(count: int, *, trust: bool = False) -> str:
     return f"{text}; trust {theirs} less" if trust else text
 
 
-def describe_support(target: str, support: str) -> str:
-    """Return a sentence on the values that a target can take, ``str`` of a ``Support``.
-
-    >>> describe_support("price", "non-negative numbers")
-    'price is assumed to be non-negative'
-    >>> describe_support("grade", "integers from 1 to 5")
-    'Values of grade are assumed to be integers from 1 to 5'
-    >>> describe_support("profit", "any number, often 0")
-    'profit can be any number, often 0'
-    """
-    if support.startswith("any number"):
-        return f"{target} can be {support}"
-    if support == "non-negative numbers":
-        return f"{target} is assumed to be non-negative"
-    return f"Values of {target} are assumed to be {support}"
-
-
 def _is_number(value: object) -> bool:
     return isinstance(value, int | float) or str(value).endswith("%")
 

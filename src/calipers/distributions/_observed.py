@@ -181,10 +181,11 @@ class ObservedDistribution(MappedDistribution):
     def _breaks(self) -> tuple[FloatArray, bool]:
         """Ends of pieces, (pieces + 1, *shape), and whether the cdf varies within them."""
         low, high, step = self.ppf(_TAIL), self.isf(_TAIL), self.support.step
-        cells = float(np.max((high - low) / step, initial=0.0)) if step else 0.0
-        if step and cells < _MAX_CELLS:
-            shifts = np.arange(int(cells) + 2).reshape(-1, *(1,) * len(self.shape))
-            return np.minimum(low + step * shifts, high + step), False
+        cells = np.rint((high - low) / step) if step else np.zeros(1)
+        most = float(cells.max(initial=0.0))
+        if step and most < _MAX_CELLS:
+            shifts = np.arange(int(most) + 2).reshape(-1, *(1,) * len(self.shape))
+            return np.where(shifts <= cells, low + step * shifts, high + step), False
         levels = ndtr(_LEVELS).reshape(-1, *(1,) * len(self.shape))
         knots = np.array([*self.support.observed, *self.support.ends])
         knots = knots[np.isfinite(knots)].reshape(-1, *levels.shape[1:])

@@ -35,7 +35,7 @@ import numpy as np
 import onnx
 from scipy.special import ndtri
 
-from calipers._arrays import FloatArray
+from calipers._arrays import BoolArray, FloatArray
 from calipers._files import replace_file
 from calipers.aggregation import AGGREGATIONS
 from calipers.calibration import infinite_reason
@@ -80,7 +80,7 @@ def export(
 
     Outputs are in double precision, whatever the ``dtype`` of the inputs. Raises ``ValueError`` if
     the model has a custom network or a ``row_weight``, or too few calibration rows for the
-    coverage.
+    coverage of a target without bounds.
     """
     if dtype not in TYPES:
         raise ValueError(f"dtype must be one of {sorted(TYPES)}, got {dtype!r}")
@@ -164,8 +164,11 @@ def _interval_outputs(
 ) -> tuple[dict[str, tuple[Value, list[Any]]], dict[str, str]]:
     """The bounds by name, with their shapes, and the metadata that say what they are."""
     levels = np.atleast_1d(ensemble.coverage if coverage is None else coverage).astype(float)
-    sides, tails = _interval(graph, ensemble, X, values, levels)
+    sides, tails, supported = _interval(graph, ensemble, X, values, levels)
     sides = [quantiles.observed(graph, side, ensemble.support) for side in sides]
+    if not supported.all():
+        finite, ends = graph.constant(supported, np.bool_), ensemble.support.ends
+        sides = [graph("Where", finite, *each) for each in zip(sides, ends, strict=True)]
     shape: list[Any] = ["rows", len(levels)]
     if coverage is None or np.isscalar(coverage):
         sides, shape = [graph.squeezed(side, 1) for side in sides], ["rows"]
@@ -175,8 +178,8 @@ def _interval_outputs(
 
 def _interval(
     graph: Graph, ensemble: Ensemble, X: Value, values: dict[str, Value], coverages: FloatArray
-) -> tuple[list[Value], Any]:
-    """Bounds, (rows, coverages), and the normal scores of the quantiles that they are."""
+) -> tuple[list[Value], Any, BoolArray]:
+    """Bounds, (rows, coverages), their normal scores, and whether rows support each coverage."""
     ensemble.check(Query(tuple(coverages.tolist())))
     aggregate = AGGREGATIONS[ensemble.aggregation].onnx
     if aggregate is None:
@@ -190,36 +193,42 @@ def _interval(
         )
         point = _points(graph, ensemble, values)
         sides = aggregate(graph, lower, point, upper, **options)
-        return [graph.unsqueezed(side, 1) for side in sides], None
+        return [graph.unsqueezed(side, 1) for side in sides], None, np.ones(1, bool)
     if density is None:
         sides = aggregate(graph, values["lower"], values["point"], values["upper"], **options)
         density = Parts(*(Value(side, graph) for side in sides))
     parts = _members(graph, density, len(ensemble.bank))
-    scores, step = _scores(graph, ensemble, X, parts, coverages)
+    scores, step, supported = _scores(graph, ensemble, X, parts, coverages)
     low = lower_quantile(graph, scores[0], parts, step)
     high = upper_quantile(graph, scores[1], parts, step)
     tails = [score.squeeze(1) if step is None else score for score in scores]
     bounds = [in_own_unit(graph, side, ensemble.target_map) for side in (low, high)]
-    return [graph("Transpose", bound) for bound in bounds], [tail.tolist() for tail in tails]
+    bounds = [graph("Transpose", bound) for bound in bounds]
+    return bounds, [tail.tolist() for tail in tails], supported
 
 
 def _scores(
     graph: Graph, ensemble: Ensemble, X: Value, parts: Parts, coverages: FloatArray
-) -> tuple[list[FloatArray], Value | None]:
-    """Normal scores of the bounds of each coverage, (levels, steps), and the step of each row."""
+) -> tuple[list[FloatArray], Value | None, BoolArray]:
+    """Normal scores of the bounds, (levels, steps), the step of each row, and what is supported.
+
+    The last says of each coverage whether there are enough calibration rows.
+    """
     tail = (1 - coverages[:, None]) / 2
-    sides, step = [ndtri(tail), -ndtri(tail)], None
+    sides, step, supported = [ndtri(tail), -ndtri(tail)], None, np.ones(len(tail), bool)
     for number, calibration in enumerate(reversed(ensemble.calibrations)):
         form, local, before = calibration.onnx(graph, X, parts), None, sides[0].shape[1]
         if form is not None:  # a column for each of its steps and each of those so far
             local, own = np.repeat(np.arange(form[1]), before), form[0]
             sides = [np.tile(side, (1, form[1])) for side in sides]
             step = own if step is None else graph("Mul", own, graph.integers(before)) + step
-        supported = np.all(calibration.supports(tail, local), axis=1)
-        if number == 0 and not supported.all():
-            raise ValueError(infinite_reason(coverages[~supported].tolist(), calibration))
+        if number == 0:
+            supported = np.all(calibration.supports(tail, local), axis=1)
+            bounded = ensemble.unsupported == "inf" and np.isfinite(ensemble.support.ends).all()
+            if not (bounded or supported.all()):
+                raise ValueError(infinite_reason(coverages[~supported].tolist(), calibration))
         sides = [calibration.level_map().to_score(side, local) for side in sides]
-    return sides, step
+    return sides, step, supported
 
 
 def _bounds(

@@ -16,7 +16,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 import calipers
 from calipers._evaluation import LabelledPrediction
 from calipers._pages import asset
-from calipers._text import column_values, counted
+from calipers._text import column_values, counted, describe_support
 from calipers.bank import Bank, Upgraded
 from calipers.preprocessing import Column
 from calipers.regressor import IntervalRegressor
@@ -128,6 +128,7 @@ def _sentences(content: Content) -> dict[str, Any]:
         "comparison_text": sentences.comparison_sentences(
             labelled, unit, content.model.target_.name
         ),
+        "support_text": _support_text(content),
         "training_text": sentences.training_sentences(_trained(content)),
     }
     if content.drivers is not None:
@@ -143,6 +144,15 @@ def _sentences(content: Content) -> dict[str, Any]:
         texts["pit_text"] = sentences.pit_sentence(labelled)
         texts["uncertainty_text"] = sentences.uncertainty_sentences(labelled)
     return texts
+
+
+def _support_text(content: Content) -> str:
+    """Return what the model assumes of the target, and how many targets contradict it."""
+    labelled = content.labelled
+    if labelled.support.is_line:
+        return ""
+    name = content.model.target_.name
+    return f"{describe_support(name, str(labelled.support), labelled.excluded)}."
 
 
 def _tiles(content: Content) -> list[tuple[str, str, str]]:

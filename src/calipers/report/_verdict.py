@@ -103,7 +103,11 @@ def _compared(
 
 
 def compare(labelled: LabelledPrediction) -> list[Contender]:
-    """Return the model and two naive intervals, which have the benefit of hindsight."""
+    """Return the model and two naive intervals, which have the benefit of hindsight.
+
+    All keep to the values that the target can take.
+    """
+    possible = labelled.support.nearest
     coverage, target, point = labelled.coverage, labelled.target, labelled.point
     tails = [(1 - coverage) / 2, (1 + coverage) / 2]
     low_error, high_error = np.quantile(target - point, tails)
@@ -115,8 +119,20 @@ def compare(labelled: LabelledPrediction) -> list[Contender]:
     interval_note = "the mean of these targets for every row, and their quantiles as bounds"
     contenders = [
         ("this model", "", labelled.lower, point, labelled.upper),
-        ("one width for all", width_note, point + low_error, point, point + high_error),
-        ("one interval for all", interval_note, low * same, target.mean() * same, high * same),
+        (
+            "one width for all",
+            width_note,
+            possible(point + low_error),
+            point,
+            possible(point + high_error),
+        ),
+        (
+            "one interval for all",
+            interval_note,
+            possible(low * same),
+            target.mean() * same,
+            possible(high * same),
+        ),
     ]
     return [
         Contender(

@@ -43,7 +43,10 @@ class QueryFields(BaseModel):
         None, description="One or several coverages of intervals; the model's own by default."
     )
     quantiles: list[Level] = Field([], max_length=MAX_QUANTILES, description="Levels of quantiles.")
-    members: bool = Field(False, description="Whether to return each member's split normal.")
+    members: bool = Field(
+        False,
+        description="Whether to return each member's split normal, if it is in the target's unit.",
+    )
     parameters: bool = Field(
         False, description="Former name of `members`.", json_schema_extra={"deprecated": True}
     )
