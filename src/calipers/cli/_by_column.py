@@ -66,8 +66,7 @@ def print_groups(column: str, groups: Sequence[dict[str, Any]]) -> None:
 def _seconds(dates: "pd.Series[Any]") -> FloatArray:
     """Return dates as seconds since 1970, NaN where they are missing."""
     since = pd.to_datetime(dates, utc=True) - pd.Timestamp(0, tz="UTC")
-    seconds: FloatArray = since.dt.total_seconds().to_numpy(np.float64)
-    return seconds
+    return np.asarray(since.dt.total_seconds(), dtype=np.float64)
 
 
 def _date(seconds: float) -> str:

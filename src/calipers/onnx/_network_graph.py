@@ -15,24 +15,12 @@ from onnx import TensorProto, ValueInfoProto, helper
 from calipers import networks
 from calipers.bank import Bank, BankPoints, ColumnPoints, Upgraded
 from calipers.onnx._graph import Graph, Value, array_info
-from calipers.preprocessing import (
-    CYCLES,
-    INPUT_LIMIT,
-    SINGLE,
-    CategoryEncoder,
-    DateEncoder,
-    Forest,
-    NumberEncoder,
-    TableEncoder,
-    TextEncoder,
-    word_pattern,
-)
+from calipers.preprocessing import INPUT_LIMIT, Forest, TableEncoder
 
 if TYPE_CHECKING:
     import equinox as eqx
 
 OUTPUTS = ("point", "lower", "upper")
-_ASINH_LIMIT = 1e150  # where inputs of asinh are clipped, since squares of larger numbers overflow
 
 
 def matrix(graph: Graph, width: int, dtype: str) -> tuple[Value, list[ValueInfoProto]]:
@@ -45,19 +33,15 @@ def columns(graph: Graph, table: TableEncoder, dtype: str) -> tuple[Value, list[
     inputs, parts = [], []
     for column, encoder in table.used_columns():
         name = f"input_{column.name}" if column.name in OUTPUTS else column.name
-        if isinstance(encoder, CategoryEncoder | TextEncoder):
+        value = Value(name, graph)
+        if column.dtype == object:
             shape: list[Any] = ["rows"]
             inputs.append(helper.make_tensor_value_info(name, TensorProto.STRING, shape))
-            parts += _category(graph, encoder, name)
-            parts += _words(graph, encoder, name)
-        elif isinstance(encoder, DateEncoder):
-            inputs.append(array_info(name, "float64", ["rows"]))
-            parts += _date(graph, encoder, name)
-        elif isinstance(encoder, NumberEncoder):
-            inputs.append(array_info(name, dtype, ["rows"]))
-            parts += _number(graph, encoder, graph.cast(name, "float64"))
-        else:
-            raise ValueError(f"a column of kind {column.kind!r} has no ONNX form")
+        else:  # seconds since 1970 need double precision
+            own = "float64" if column.dtype.kind == "M" else dtype
+            inputs.append(array_info(name, own, ["rows"]))
+            value = graph.cast(value, "float64")
+        parts += encoder.onnx(graph, value)
     return graph("Concat", *(graph.unsqueezed(part, 1) for part in parts), axis=1), inputs
 
 
@@ -92,74 +76,6 @@ def with_trees(graph: Graph, forest: Forest, X: Value) -> Value:
         target_weights=forest.number[leaf].tolist(),
     )
     return graph("Concat", X, graph.cast(point, "float64"), axis=1)
-
-
-def _filled(graph: Graph, encoder: NumberEncoder | DateEncoder, value: str) -> tuple[Value, Value]:
-    """Which values are missing, and the values with missing ones imputed."""
-    missing = graph("IsNaN", value)
-    return missing, graph("Where", missing, encoder.fill, value)
-
-
-def _number(graph: Graph, encoder: NumberEncoder, value: Value) -> list[Value]:
-    missing, filled = _filled(graph, encoder, value)
-    if encoder.scale:
-        scaled = filled / encoder.scale - encoder.center / encoder.scale
-        size = graph("Min", graph("Abs", scaled), _ASINH_LIMIT)
-        filled = graph("Sign", scaled) * graph("Log", size + graph("Sqrt", size * size + 1.0))
-    parts = [filled, graph.cast(missing, "float64")] if encoder.missing else [filled]
-    return parts + _level(graph, encoder, value) if encoder.levels else parts
-
-
-def _level(graph: Graph, encoder: NumberEncoder, value: Value) -> list[Value]:
-    """Frequency and target encoding of a numeric code."""
-    levels = np.array(encoder.levels)
-    middles = graph.constant(levels[None, :-1] / 2 + levels[None, 1:] / 2)
-    above = graph("Greater", graph.unsqueezed(value, 1), middles)
-    code = graph.sum(graph("Cast", above, to=TensorProto.INT64), 1)
-    level = graph("Gather", levels, code)
-    near = graph("LessOrEqual", graph("Abs", value - level), graph("Abs", level) * SINGLE)
-    code = graph("Where", near, code, graph.integers(len(levels)))
-    return [graph("Gather", values, code) for values in encoder.numbers]
-
-
-def _date(graph: Graph, encoder: DateEncoder, value: str) -> list[Value]:
-    missing, filled = _filled(graph, encoder, value)
-    parts = [(filled - encoder.low) / CYCLES["day"]]
-    for cycle in encoder.cycles:
-        turns = filled / CYCLES[cycle]
-        phase = turns - graph("Floor", turns)
-        angle = graph.cast(phase * (2 * np.pi), "float32")
-        for function in ("Sin", "Cos"):
-            wave = graph.cast(graph(function, angle), "float64")
-            parts.append(graph("Where", missing, 0.0, wave))
-    return [*parts, graph.cast(missing, "float64")] if encoder.missing else parts
-
-
-def _words(graph: Graph, encoder: CategoryEncoder | TextEncoder, value: str) -> list[Value]:
-    found = (graph("RegexFullMatch", value, pattern=word_pattern(w)) for w in encoder.words)
-    return [graph.cast(each, "float64") for each in found]
-
-
-def _category(graph: Graph, encoder: CategoryEncoder | TextEncoder, value: str) -> list[Value]:
-    if isinstance(encoder, TextEncoder):  # all texts are alike, but for missing ones
-        encoder = CategoryEncoder([], [], 0, encoder.missing)
-    unseen, missing = len(encoder.levels), len(encoder.levels) + 1
-    code = graph(
-        "LabelEncoder",
-        value,
-        domain="ai.onnx.ml",
-        keys_strings=[*encoder.levels, ""],
-        values_int64s=[*range(len(encoder.levels)), missing],
-        default_int64=unseen,
-    )
-    # For each part of the encoding, a lookup table by code.
-    codes = np.arange(missing + 1)
-    tables = [codes == i for i in range(encoder.kept)]
-    if encoder.others:
-        tables += [(codes >= encoder.kept) & (codes != missing)]
-        tables += [np.append(values, values[-1]) for values in encoder.numbers]
-    tables += [codes == missing] if encoder.missing else []
-    return [graph("Gather", table, code) for table in tables]
 
 
 def parameters(graph: Graph, members: Bank | Upgraded, inputs: Value) -> dict[str, Value]:

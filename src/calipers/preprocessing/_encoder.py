@@ -16,8 +16,9 @@ from sklearn.utils.validation import check_is_fitted
 from calipers._arrays import FloatArray
 from calipers._text import did_you_mean
 from calipers.preprocessing._column import Column, DataError, as_frame, check_kind, check_names
+from calipers.preprocessing._column_encoder import Encoder
 from calipers.preprocessing._document import check_table
-from calipers.preprocessing._encoders import ENCODERS, DateEncoder, Encoder, NumberEncoder
+from calipers.preprocessing._encoders import ENCODERS
 from calipers.preprocessing._kinds import has_decimal_comma, may_be_in_thousands
 from calipers.preprocessing._learn import learn
 from calipers.preprocessing._numbers import kind_of
@@ -269,11 +270,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         frame = as_frame(X, self.columns_)
         check_names(map(str, frame), [column.name for column in self.columns_ if column.used])
         return {
-            column.name: (
-                encoder.read(frame[column.name], on_unread)
-                if isinstance(encoder, NumberEncoder | DateEncoder)
-                else encoder.read(frame[column.name])
-            )
+            column.name: encoder.read(frame[column.name], on_unread)
             for column, encoder in zip(self.columns_, self._encoders, strict=True)
             if column.used or (not used and column.name in frame)
         }
