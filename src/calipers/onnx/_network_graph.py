@@ -106,13 +106,14 @@ def _of_bank(graph: Graph, bank: Bank, inputs: Value) -> dict[str, Value]:
     x = graph.unsqueezed(graph.cast(x, "float32"), 0)
     x = (x - scaling.input_center[:, None]) / scaling.input_scale[:, None]
     program, head = bank.program, bank.program.output
-    raw = _module(graph, program.tree([np.asarray(leaf) for leaf in bank.weights]), x)
+    module = program.tree([np.asarray(leaf) for leaf in bank.weights])
+    around = module if isinstance(module, networks.AroundPoint) else None
+    raw = _raw(graph, module if around is None else around.network, x)
     columns = [
         graph.squeezed(graph("Gather", raw, graph.integers(i), axis=2), 2) for i in range(head.size)
     ]
-    if isinstance(program.network, networks.Around):
-        bounded = graph("Tanh", columns[program.network.point_at])
-        columns[program.network.point_at] = bounded * program.network.reach
+    if around is not None:
+        columns[around.point_at] = graph("Tanh", columns[around.point_at]) * around.reach
     scale = scaling.target_scale * units.target_scale
     center = scaling.target_center * units.target_scale + units.target_center
     result = {}
@@ -125,56 +126,12 @@ def _of_bank(graph: Graph, bank: Bank, inputs: Value) -> dict[str, Value]:
     return result
 
 
-def _module(graph: Graph, module: "eqx.Module", x: Value) -> Value:
-    """Rows of shape (members or 1, rows, inputs) through a module with a leading members axis."""
-    if isinstance(module, networks.AroundPoint):
-        return _module(graph, module.network, x)
-    if isinstance(module, networks.EmbeddedPerceptron):
-        embedded = _periodic(graph, module.embedding, x)
-        if module.segments is not None:
-            embedded = graph("Concat", embedded, _segments(graph, module.segments, x), axis=2)
-        raw = _module(graph, module.perceptron, embedded)
-        if module.skip is None:
-            return raw
-        return raw + graph("Gather", x, graph.integers(-1), axis=2) * module.skip[:, None]
-    if not isinstance(module, networks.Perceptron):
+def _raw(graph: Graph, network: "eqx.Module", x: Value) -> Value:
+    """Raw outputs of each member, (members, rows, outputs)."""
+    if not hasattr(network, "onnx"):
         raise ValueError(
-            f"a network of type {type(module).__name__} cannot be exported to ONNX: only those of "
-            "calipers.networks can"
+            f"a network of type {type(network).__name__} cannot be exported to ONNX: it has no "
+            "method onnx, as those of calipers.networks have"
         )
-    activation = networks.ACTIVATIONS[module.activation].onnx
-    if activation is None:
-        raise ValueError(f"the activation {module.activation!r} has no ONNX form")
-    *hidden, last = module.layers
-    for layer in hidden:
-        x = activation(graph, _linear(graph, layer, x))
-    return _linear(graph, last, x)
-
-
-def _linear(graph: Graph, layer: networks.Linear, x: Value) -> Value:
-    return graph("MatMul", x, layer.weight) + layer.bias[:, None]
-
-
-def _periodic(graph: Graph, embedding: networks.Periodic, x: Value) -> Value:
-    relative = x / embedding.clip
-    x = x / graph("Sqrt", relative * relative + 1)
-    members, inputs, count = embedding.frequency.shape
-    if not inputs * count:
-        return x
-    chosen = graph("Gather", x, graph.integers(*embedding.columns), axis=2)
-    angle = graph.unsqueezed(chosen, 3) * embedding.frequency[:, None] + embedding.phase[:, None]
-    cosines = graph("Cos", angle * (2 * np.pi)) * embedding.amplitude[:, None, :, None]
-    flat = graph("Reshape", cosines, graph.integers(members, -1, inputs * count))
-    return graph("Concat", x, flat, axis=2)
-
-
-def _segments(graph: Graph, encoding: networks.PiecewiseLinear, x: Value) -> Value:
-    """The piecewise-linear encoding of inputs."""
-    members, inputs = encoding.amplitude.shape
-    knots = np.asarray(encoding.knots).reshape(members, 1, inputs, -1)
-    width = knots[..., 1:] - knots[..., :-1]
-    slope = np.where(width > 0, 1 / np.where(width > 0, width, 1), 0)
-    chosen = graph.unsqueezed(graph("Gather", x, graph.integers(*encoding.columns), axis=2), 3)
-    filled = graph("Clip", (chosen - knots[..., :-1]) * slope, 0, 1)
-    filled = filled * encoding.amplitude[:, None, :, None]
-    return graph("Reshape", filled, graph.integers(members, -1, inputs * width.shape[-1]))
+    raw: Value = network.onnx(graph, x)
+    return raw
