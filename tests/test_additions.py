@@ -230,6 +230,9 @@ class Located(Calibrator):
     def tail_slope(self):
         return self.spread.max()
 
+    def level_map(self):
+        return self
+
     def local(self, dist, X):
         return np.searchsorted(self.edges, X[:, 0], side="right")
 

@@ -20,15 +20,15 @@ from calipers.more_rows import worth_of_more_rows
 from calipers.networks import MLP
 from calipers.optimizers import Adam
 from calipers.preprocessing import (
-    CategoryEncoder,
     Column,
     DataError,
-    NumberEncoder,
     TableEncoder,
     describe_numbers,
     learn_number,
     read_number,
 )
+from calipers.preprocessing._categories import CategoryEncoder
+from calipers.preprocessing._encoders import NumberEncoder
 from calipers.rowblocks import RowBlocks
 from calipers.storage import ModelFileError
 

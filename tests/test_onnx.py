@@ -3,6 +3,7 @@
 import json
 from dataclasses import replace
 
+import equinox as eqx
 import jax
 import numpy as np
 import pandas as pd
@@ -15,7 +16,7 @@ from calipers.distributions import TARGET_MAPS, Support, TargetMap
 from calipers.distributions._transformed import MapFormulas
 from calipers.ensemble import Ensemble
 from calipers.heads import HEADS
-from calipers.networks import ACTIVATIONS, MLP, Around, DenseFactory
+from calipers.networks import ACTIVATIONS, MLP, Around, DenseFactory, Linear
 from calipers.objectives import LOSSES
 from calipers.onnx import export
 from calipers.prediction import Query
@@ -96,6 +97,32 @@ def test_embedded_inputs_of_some_columns(columns, bins, tmp_path):
     network = DenseFactory((8,), frequencies=4, columns=columns, bins=bins)
     bank = make_bank(network, "split normal")
     check(Ensemble(bank, 0.95, "snm"), tmp_path)
+
+
+class Squared(eqx.Module):
+    """A network of another library."""
+
+    linear: Linear
+
+    def __call__(self, x):
+        return self.linear(x * x)
+
+
+class ExportedSquared(Squared):
+    """The same with a form in ONNX."""
+
+    def onnx(self, graph, x):
+        return self.linear.onnx(graph, x * x)
+
+
+def test_own_networks_have_the_form_that_they_define(tmp_path):
+    def factory(kind):
+        return lambda in_size, out_size, *, key: kind(Linear(in_size, out_size, key=key))
+
+    check(Ensemble(make_bank(factory(ExportedSquared), "split normal"), 0.95, "snm"), tmp_path)
+    plain = Ensemble(make_bank(factory(Squared), "split normal"), 0.95, "snm")
+    with pytest.raises(ValueError, match=r"type Squared cannot be exported.* no method onnx"):
+        export(plain, tmp_path / "m.onnx", inputs=INPUTS)
 
 
 @pytest.mark.parametrize("head", sorted(HEADS))

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import _safe_indexing
 
 from calipers import metrics
-from calipers._arrays import FloatArray
+from calipers._arrays import FloatArray, IntArray
 from calipers._estimator import checked_target
 from calipers._progress import progress
 from calipers.distributions import Support
@@ -20,6 +20,8 @@ from calipers.regressor import IntervalRegressor
 
 _BLOCK = 2**14  # rows predicted at a time
 _LEVELS = (0.5, 0.8, 0.9, 0.95)
+_BINS = 6
+_BIN_ROWS = 20  # fewer rows cannot tell a rate near one from one
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,6 +97,33 @@ class LabelledPrediction:
     def inside(self) -> NDArray[np.bool_]:
         """Whether each target lies in its interval for ``coverage``."""
         return (self.lower <= self.target) & (self.target <= self.upper)
+
+    def by_group(self, group: IntArray) -> metrics.GroupedCoverage:
+        """Return coverage, with ties in part, and width in groups of rows, by their number."""
+        grouped = metrics.coverage_by_group(self.target, self.lower, self.upper, group)
+        covered = self.covered(self.own_level)
+        rates = [covered[group == number].mean() for number in grouped.group]
+        return grouped._replace(coverage_rate=np.array(rates))
+
+
+def value_bins(values: FloatArray) -> tuple[IntArray, list[tuple[float, float]]]:
+    """Return the bin of each value, and the smallest and largest value of each bin.
+
+    Bins have about equally many rows, and enough of them to measure coverage. Missing values have
+    the number after the last bin.
+
+    >>> value_bins(np.array([3.0, np.nan, 1.0, 2.0]))
+    (array([0, 1, 0, 0]), [(1.0, 3.0)])
+    """
+    present = ~np.isnan(values)
+    if not present.any():
+        return np.zeros(len(values), np.intp), []
+    n_bins = max(1, min(_BINS, int(present.sum()) // _BIN_ROWS))
+    number, code = np.unique(metrics.quantile_bins(values[present], n_bins), return_inverse=True)
+    codes = np.full(len(values), len(number))
+    codes[present] = code
+    parts = (values[codes == i] for i in range(len(number)))
+    return codes, [(float(part.min()), float(part.max())) for part in parts]
 
 
 def predict_labelled(

@@ -58,10 +58,12 @@ def mixed_table(rows=150):
 
 @pytest.fixture(scope="session")
 def folder(tmp_path_factory):
-    """Model folders: plain numbers, a mixed table, bounds of one coverage, points alone."""
+    """Model folders: plain numbers, rows in groups, a mixed table, one coverage, points alone."""
     root = tmp_path_factory.mktemp("models")
     X, y = plain_table()
     IntervalRegressor(**SMALL).fit(X, y).save(root / "plain")
+    groups = np.arange(len(X)) % 10
+    IntervalRegressor(coverage=0.8, **SMALL).fit(X, y, groups=groups).save(root / "grouped")
     table, price = mixed_table()
     IntervalRegressor(preprocessor=TableEncoder(), **SMALL).fit(table, price).save(root / "homes")
     bounds = IntervalRegressor.load(root / "plain").set_params(aggregation="sem", cv=None)

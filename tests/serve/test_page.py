@@ -68,7 +68,7 @@ def trips(folder):
 
 @pytest.fixture(scope="module")
 def address(folder, trips):
-    found, stop = serve(folder, "homes", "plain", "bounds", "points", "trips")
+    found, stop = serve(folder, "homes", "plain", "grouped", "bounds", "points", "trips")
     yield found
     stop()
 
@@ -219,13 +219,16 @@ def test_an_emptied_number_says_so_and_greys_the_prediction(page):
 def test_infinite_intervals_say_why(page):
     open_model(page, "trips")
     page.fill("#coverage-value", "99.9")
-    says(page, "#unbounded", "200, while a coverage of 99.9% takes at least 1,999")
-    assert "Intervals of up to 99% are finite." in page.inner_text("#unbounded")
+    says(page, "#unbounded", "it takes 1,999 rows to calibrate them, and there are 200; those of")
     assert page.inner_text("#interval") == "99.9% interval: unbounded"
     page.fill("#coverage-value", "99")
     settle(page)
     assert page.is_hidden("#unbounded")
     assert bounds(page)[0] < point(page)
+    open_model(page, "grouped")
+    assert page.is_hidden("#unbounded")
+    page.fill("#coverage-value", "95")
+    says(page, "#unbounded", "120 (effective sample size 10); those of up to 81.8% are finite.")
 
 
 def test_the_keys_name_every_line_of_the_charts(page):

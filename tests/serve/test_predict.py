@@ -10,6 +10,7 @@ import pyarrow.feather
 import pytest
 from numpy.testing import assert_allclose
 
+from calipers.calibration import infinite_reason
 from calipers.serve._bodies import ARROW_FILE, ARROW_STREAM, CSV, JSON
 from calipers.serve._problems import HTTPProblem
 from calipers.serve._responses import negotiate
@@ -64,6 +65,19 @@ def test_the_former_name_of_members(client):
     found, by_former_name = (client.table(table, CSV, **{name: True}).text for name in names)
     assert "loc_0" in found
     assert by_former_name == found
+
+
+def test_infinite_intervals_say_why(make_client, served):
+    """Ten groups of rows support less coverage than as many rows as they have together."""
+    client, calibration = make_client("grouped"), served["grouped"].ensemble_.calibrations[-1]
+    found = client.predict("grouped", rows=ROWS, coverage=[0.8, 0.95]).json()
+    finite, infinite = found["predictions"][0]["intervals"]
+    assert None not in finite.values()
+    assert infinite == {"coverage": 0.95, "lower": None, "upper": None}
+    assert found["infinite_reason"] == infinite_reason([0.95], calibration)
+    assert "120 (effective sample size 10); those of up to 81.8%" in found["infinite_reason"]
+    found = client.predict("grouped", rows=ROWS, coverage=0.8).json()
+    assert found["infinite_reason"] is None
 
 
 def test_lists_in_the_order_of_the_inputs(client):

@@ -82,6 +82,7 @@ from calipers.calibration._calibrated import (
     Unsupported as Unsupported,
     normal_scores,
 )
+from calipers.calibration._calibrator import CalibrationRows, Calibrator
 from calipers.calibration._effective import (
     RowCount as RowCount,
     effective_rows as effective_rows,
@@ -93,7 +94,6 @@ from calipers.calibration._level_map import LevelMap as LevelMap
 from calipers.calibration._martingale import Martingale
 from calipers.calibration._online import AdaptiveCoverage, lagged as lagged
 from calipers.calibration._pool import UnseenPools as UnseenPools, out_of_fold, unseen_pools
-from calipers.calibration._protocol import CalibrationRows, Calibrator
 from calipers.calibration._ratio import DensityRatio
 from calipers.calibration._score_map import Calibration
 from calipers.calibration._width import (

@@ -13,8 +13,8 @@ from numpy.typing import ArrayLike, NDArray
 from calipers._arrays import BoolArray, FloatArray, IntArray
 from calipers._schema import array_of, arrays_under, refuse, within
 from calipers.calibration._calibrated import CalibratedMixture
+from calipers.calibration._calibrator import CalibrationRows, Calibrator
 from calipers.calibration._level_map import Pieces
-from calipers.calibration._protocol import CalibrationRows, Calibrator
 from calipers.calibration._score_map import Calibration
 from calipers.calibration._width import log_width
 from calipers.distributions import SplitNormalMixture
@@ -153,7 +153,7 @@ class CalibrationBy(Calibrator):
         return cls(subgroups, tuple(maps), place)
 
     @property
-    def n_rows(self) -> int:
+    def n_rows(self) -> int:  # type: ignore[override]  # which others have as a field
         """Number of calibration rows."""
         return self.maps[0].n_rows
 
@@ -176,6 +176,9 @@ class CalibrationBy(Calibrator):
     def tail_slope(self) -> float:
         """The largest slope of a map beyond its knots."""
         return max(calibration.tail_slope for calibration in self.maps)
+
+    def level_map(self) -> Self:
+        return self
 
     def local(self, dist: SplitNormalMixture | CalibratedMixture, X: FloatArray) -> IntArray:
         """Number of each row's map."""

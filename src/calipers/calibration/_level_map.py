@@ -57,16 +57,16 @@ class LevelMap(Protocol):
     def tail_slope(self) -> float:
         """Slope beyond the outermost knots, the largest of any row."""
 
-    def to_score(self, v: ArrayLike, local: ArrayLike | None, /) -> FloatArray:
+    def to_score(self, v: ArrayLike, local: Any, /) -> FloatArray:
         """Scores of levels."""
 
-    def from_score(self, z: ArrayLike, local: ArrayLike | None, /) -> FloatArray:
+    def from_score(self, z: ArrayLike, local: Any, /) -> FloatArray:
         """Levels of scores: the inverse of ``to_score``."""
 
-    def pieces_of_score(self, z: FloatArray, local: ArrayLike | None, /) -> Pieces:
+    def pieces_of_score(self, z: FloatArray, local: Any, /) -> Pieces:
         """Linear pieces of the map on which the scores ``z`` lie."""
 
-    def supports(self, p: ArrayLike, local: ArrayLike | None, /) -> NDArray[np.bool_]:
+    def supports(self, p: ArrayLike, local: Any, /) -> NDArray[np.bool_]:
         """Whether there are enough calibration rows for the level ``p``, a probability."""
 
 

@@ -14,11 +14,11 @@ from calipers import _checks as checks
 from calipers._arrays import FloatArray
 from calipers._schema import array_of, refuse, within
 from calipers.calibration._calibrated import CalibratedMixture, Unsupported, normal_scores
+from calipers.calibration._calibrator import Calibrator
 from calipers.calibration._input_shift import InputShift
 from calipers.calibration._learned import Learned, NetworkDistribution, median_and_scale, shifted
 from calipers.calibration._level_map import KnotMap
 from calipers.calibration._martingale import Martingale
-from calipers.calibration._protocol import Calibrator
 from calipers.calibration._tracking import MAX_SCORE, NORMAL, LevelTracker
 
 if TYPE_CHECKING:
@@ -97,7 +97,7 @@ class AdaptiveCoverage(Calibrator):
         )
 
     @property
-    def n_rows(self) -> int:
+    def n_rows(self) -> int:  # type: ignore[override]  # which others have as a field
         """Number of rows learned from, including those of the model's own calibration."""
         return self.base_rows + int(self.levels.rows)
 

@@ -13,6 +13,7 @@ from scipy.special import ndtr, ndtri
 from calipers import _checks as checks
 from calipers._arrays import BoolArray, FloatArray, IntArray
 from calipers.calibration._calibrated import CalibratedMixture
+from calipers.calibration._calibrator import CalibrationRows, Calibrator
 from calipers.calibration._effective import ROUNDING, effective_number, independent_number
 from calipers.calibration._knots import (
     check_arrays,
@@ -22,7 +23,6 @@ from calipers.calibration._knots import (
     tail_slope,
 )
 from calipers.calibration._level_map import Pieces
-from calipers.calibration._protocol import CalibrationRows, Calibrator
 from calipers.calibration._ratio import DensityRatio
 from calipers.distributions import SplitNormalMixture
 
@@ -183,6 +183,9 @@ class Calibration(Calibrator):
                 "a model conformalized with row_weight or shifted_to cannot be exported to ONNX, "
                 "because its levels depend on a function of the row"
             )
+
+    def level_map(self) -> Self:
+        return self
 
     def to_arrays(self) -> dict[str, NDArray[Any]]:
         values = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "row_weight"}

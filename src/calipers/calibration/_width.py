@@ -25,10 +25,10 @@ from calipers import _checks as checks
 from calipers._arrays import BoolArray, FloatArray, IntArray
 from calipers._schema import array_of, refuse
 from calipers.calibration._calibrated import CalibratedMixture
+from calipers.calibration._calibrator import CalibrationRows, Calibrator
 from calipers.calibration._effective import effective_number
 from calipers.calibration._level_map import Pieces
 from calipers.calibration._pool import UnseenPools, out_of_fold
-from calipers.calibration._protocol import CalibrationRows, Calibrator
 from calipers.calibration._score_map import Calibration
 from calipers.distributions import Distribution, SplitNormalMixture
 from calipers.metrics import interval_score
@@ -126,6 +126,9 @@ class WidthCalibration(Calibrator):
     def scores(self) -> FloatArray:
         """Scores of the knots: a single one at zero, since the map is linear."""
         return np.zeros(1)
+
+    def level_map(self) -> Self:
+        return self
 
     def local(self, dist: SplitNormalMixture | CalibratedMixture, X: FloatArray) -> IntArray:
         """Number of each prediction's step."""

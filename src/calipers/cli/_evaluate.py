@@ -7,7 +7,7 @@ import typer
 from calipers._text import counted
 from calipers.cli import _options as common
 from calipers.cli._help import with_options
-from calipers.cli._printing import describe_outside, for_terminal, print_json, print_rows
+from calipers.cli._printing import describe_outside, for_terminal, print_json
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -74,26 +74,23 @@ def _measured(
     by: str | None,
 ) -> dict[str, Any]:
     """Return the measures of a model of one target, by the values of a column if one is named."""
-    from calipers.cli import _measures as measuring
-    from calipers.preprocessing import as_numbers
+    from calipers.cli._by_column import column_as_read, measure_groups
+    from calipers.cli._measures import measure
 
-    measures, labelled = measuring.measure(model, model.pick(table.frame), y, coverage)
+    measures, labelled = measure(model, model.pick(table.frame), y, coverage)
     measures["rows_outside"] = int(labelled.outside.any(axis=1).sum())
     if by is not None:
-        bounds = (labelled.lower, labelled.upper)
-        groups = measuring.measure_groups(bounds, y, as_numbers(table.frame[by]))
+        groups = measure_groups(labelled, column_as_read(model, table.frame, by))
         measures["by"] = {"column": by, "groups": groups}
     return measures
 
 
 def _show_rest(measures: dict[str, Any]) -> None:
     """Print what only an evaluation measures: rows outside the training range, and groups."""
+    from calipers.cli._by_column import print_groups
+
     if measures["rows_outside"]:
         typer.echo(f"\n  {describe_outside(measures['rows_outside'])}")
     if "by" in measures:
         typer.echo("")
-        rows = [
-            (group["group"], group["rows"], f"{group['coverage_rate']:.1%}", group["mean_width"])
-            for group in measures["by"]["groups"]
-        ]
-        print_rows((measures["by"]["column"], "rows", "observed", "mean width"), rows)
+        print_groups(measures["by"]["column"], measures["by"]["groups"])

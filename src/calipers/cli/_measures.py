@@ -10,17 +10,15 @@ from numpy.typing import ArrayLike
 from sklearn.metrics import mean_absolute_error, root_mean_squared_error
 
 from calipers import _schema as schema, metrics
-from calipers._arrays import FloatArray
 from calipers._checks import COVERAGES
 from calipers._evaluation import LabelledPrediction, predict_labelled
-from calipers._text import counted, describe_support, few_digits, listed
+from calipers._text import counted, describe_support, listed
 from calipers.calibration import RowCount, effective_rows, infinite_reason, rows_needed
 from calipers.cli._printing import print_rows
 from calipers.multitarget import MultiTargetRegressor, models_of
 from calipers.regressor import IntervalRegressor
 
 LEVELS = (0.5, 0.8, 0.9, 0.95, 0.99)  # coverages of the calibration table
-_MAX_GROUPS = 20
 
 
 def measure(
@@ -159,31 +157,6 @@ def on_one_row(model: IntervalRegressor, coverages: Sequence[float]) -> list[flo
     ]
 
 
-def measure_groups(
-    bounds: tuple[FloatArray, FloatArray], y: ArrayLike, column: "pd.Series[Any]"
-) -> list[dict[str, Any]]:
-    """Return coverage and width for each value of a column, or for bins of a numeric one."""
-    lower, upper = bounds
-    y = np.asarray(y, dtype=np.float64)
-    if pd.api.types.is_numeric_dtype(column.dtype) and column.nunique() > _MAX_GROUPS:
-        present = column.notna().to_numpy()
-        values = column[present].to_numpy(np.float64)
-        grouped = metrics.coverage_by_value(y[present], lower[present], upper[present], values)
-        labels = [f"about {few_digits(float(group))}" for group in grouped.group]
-    else:
-        texts = column.astype(object).where(column.notna(), "(missing)")
-        texts = texts.map(lambda v: str(int(v) if isinstance(v, float) and v.is_integer() else v))
-        common = texts.value_counts().index[:_MAX_GROUPS]
-        texts = texts.where(texts.isin(common), "(others)")
-        grouped = metrics.coverage_by_group(y, lower, upper, texts.to_numpy(dtype=str))
-        labels = [str(group) for group in grouped.group]
-    rows = zip(labels, grouped.n_samples, grouped.coverage_rate, grouped.mean_width, strict=True)
-    return [
-        {"group": label, "rows": int(n), "coverage_rate": float(rate), "mean_width": float(width)}
-        for label, n, rate, width in rows
-    ]
-
-
 def is_measured(found: object) -> TypeGuard[dict[str, Any]]:
     """Whether an object read from a model folder has the form of what ``measure`` returns."""
     count, number = schema.whole(0, 2**53), schema.optional(schema.number())
@@ -213,17 +186,23 @@ def _width(value: float | None) -> float:
 
 
 def _print_levels(levels: Sequence[dict[str, Any]]) -> None:
-    """Print the observed coverage at each level, also corrected for ties if there are any."""
-    columns: dict[str, list[Any]] = {
-        "coverage": [f"{row['coverage']:.0%}" for row in levels],
-        "observed": [f"{row['observed']:.1%}" for row in levels],
-        "corrected": [
-            f"{row['shared_rate']:.1%}" for row in levels if row.get("shared_rate") is not None
-        ],
-        "mean width": [_width(row["mean_width"]) for row in levels],
-    }
-    shown = {name: cells for name, cells in columns.items() if len(cells) == len(levels)}
-    print_rows(list(shown), list(zip(*shown.values(), strict=True)))
+    """Print the observed coverage at each level."""
+    print_rates([("coverage", [f"{row['coverage']:.0%}" for row in levels])], "observed", levels)
+
+
+def print_rates(
+    first: Sequence[tuple[str, list[Any]]], rate: str, rows: Sequence[dict[str, Any]]
+) -> None:
+    """Print the first columns, coverage, which is also corrected for any ties, and width."""
+    shared = [row["shared_rate"] for row in rows if row.get("shared_rate") is not None]
+    columns = [
+        *first,
+        ("observed", [f"{row[rate]:.1%}" for row in rows]),
+        *([("corrected", [f"{each:.1%}" for each in shared])] if len(shared) == len(rows) else []),
+        ("mean width", [_width(row["mean_width"]) for row in rows]),
+    ]
+    names, cells = zip(*columns, strict=True)
+    print_rows(names, list(zip(*cells, strict=True)))
 
 
 def print_measures(measures: dict[str, Any], target: str) -> None:

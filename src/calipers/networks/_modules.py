@@ -1,10 +1,20 @@
-"""Equinox modules: layers, embeddings of the inputs, and the networks made of them."""
+"""Equinox modules: layers, embeddings of the inputs, and the networks made of them.
+
+Each maps one row when it is called. ``onnx`` is the same in a ``calipers.onnx`` graph, for modules
+whose arrays have a leading axis of networks, and rows of shape (networks or 1, rows, inputs).
+"""
+
+from typing import TYPE_CHECKING
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from calipers.networks._activations import ACTIVATIONS
+
+if TYPE_CHECKING:
+    from calipers.onnx import Graph, Value
 
 # Least-squares coefficients of odd powers x, x^3, ... for -sin(2 pi x), with x from -1/4 to 1/4.
 _SINE = (-6.2831853, 41.341681, -81.60248, 76.581256, -39.760497)
@@ -29,6 +39,10 @@ class Linear(eqx.Module):
         """Map one row."""
         return x @ self.weight + self.bias
 
+    def onnx(self, graph: "Graph", x: "Value") -> "Value":
+        """Form in an ONNX graph."""
+        return graph("MatMul", x, self.weight) + self.bias[:, None]
+
 
 class Perceptron(eqx.Module):
     """Fully connected layers with an activation between them."""
@@ -44,6 +58,16 @@ class Perceptron(eqx.Module):
         """Map the output of the first layer for one row."""
         for layer in self.layers[1:]:
             x = layer(ACTIVATIONS[self.activation](x))
+        return x
+
+    def onnx(self, graph: "Graph", x: "Value") -> "Value":
+        """Form in an ONNX graph."""
+        activation = ACTIVATIONS[self.activation].onnx
+        if activation is None:
+            raise ValueError(f"the activation {self.activation!r} has no ONNX form")
+        x = self.layers[0].onnx(graph, x)
+        for layer in self.layers[1:]:
+            x = layer.onnx(graph, activation(graph, x))
         return x
 
 
@@ -106,6 +130,19 @@ class Periodic(eqx.Module):
         cosines = cosine_of_turns(selected[:, None] * self.frequency + self.phase)
         return jnp.concatenate([x, (self.amplitude[:, None] * cosines).ravel()])
 
+    def onnx(self, graph: "Graph", x: "Value") -> "Value":
+        """Form in an ONNX graph."""
+        relative = x / self.clip
+        x = x / graph("Sqrt", relative * relative + 1)
+        networks, inputs, count = self.frequency.shape
+        if not inputs * count:
+            return x
+        selected = graph("Gather", x, graph.integers(*self.columns), axis=2)
+        angle = graph.unsqueezed(selected, 3) * self.frequency[:, None] + self.phase[:, None]
+        cosines = graph("Cos", angle * (2 * np.pi)) * self.amplitude[:, None, :, None]
+        flat = graph("Reshape", cosines, graph.integers(networks, -1, inputs * count))
+        return graph("Concat", x, flat, axis=2)
+
 
 class PiecewiseLinear(eqx.Module):
     """Piecewise-linear encoding: the fraction of each segment between two knots below the input.
@@ -137,6 +174,17 @@ class PiecewiseLinear(eqx.Module):
         selected = x[jnp.array(self.columns, dtype=int)]
         return jnp.clip((selected[:, None] - knots[:, :-1]) * slope, 0, 1).ravel()
 
+    def onnx(self, graph: "Graph", x: "Value") -> "Value":
+        """Form in an ONNX graph, with the amplitudes."""
+        networks, inputs = self.amplitude.shape
+        knots = np.asarray(self.knots).reshape(networks, 1, inputs, -1)
+        width = knots[..., 1:] - knots[..., :-1]
+        slope = np.where(width > 0, 1 / np.where(width > 0, width, 1), 0)
+        selected = graph("Gather", x, graph.integers(*self.columns), axis=2)
+        filled = (graph.unsqueezed(selected, 3) - knots[..., :-1]) * slope
+        filled = graph("Clip", filled, 0, 1) * self.amplitude[:, None, :, None]
+        return graph("Reshape", filled, graph.integers(networks, -1, inputs * width.shape[-1]))
+
 
 class EmbeddedPerceptron(eqx.Module):
     """A perceptron over embeddings."""
@@ -163,3 +211,13 @@ class EmbeddedPerceptron(eqx.Module):
         return self.perceptron.after_first(
             embedded @ embedded_weight + self.segments.filled(x) @ weight + first.bias
         )
+
+    def onnx(self, graph: "Graph", x: "Value") -> "Value":
+        """Form in an ONNX graph."""
+        embedded = self.embedding.onnx(graph, x)
+        if self.segments is not None:
+            embedded = graph("Concat", embedded, self.segments.onnx(graph, x), axis=2)
+        raw = self.perceptron.onnx(graph, embedded)
+        if self.skip is None:
+            return raw
+        return raw + graph("Gather", x, graph.integers(-1), axis=2) * self.skip[:, None]

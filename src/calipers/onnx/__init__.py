@@ -79,8 +79,8 @@ def export(
     """Write an ensemble to an ONNX file; users call ``IntervalRegressor.to_onnx`` instead.
 
     Outputs are in double precision, whatever the ``dtype`` of the inputs. Raises ``ValueError`` if
-    the model has a custom network or a ``row_weight``, or too few calibration rows for the
-    coverage of a target without bounds.
+    the networks have no method ``onnx``, or the model has a ``row_weight``, or too few calibration
+    rows for the coverage of a target without bounds.
     """
     if dtype not in TYPES:
         raise ValueError(f"dtype must be one of {sorted(TYPES)}, got {dtype!r}")

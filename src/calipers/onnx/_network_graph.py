@@ -15,24 +15,12 @@ from onnx import TensorProto, ValueInfoProto, helper
 from calipers import networks
 from calipers.bank import Bank, BankPoints, ColumnPoints, Upgraded
 from calipers.onnx._graph import Graph, Value, array_info
-from calipers.preprocessing import (
-    CYCLES,
-    INPUT_LIMIT,
-    SINGLE,
-    CategoryEncoder,
-    DateEncoder,
-    Forest,
-    NumberEncoder,
-    TableEncoder,
-    TextEncoder,
-    word_pattern,
-)
+from calipers.preprocessing import INPUT_LIMIT, Forest, TableEncoder
 
 if TYPE_CHECKING:
     import equinox as eqx
 
 OUTPUTS = ("point", "lower", "upper")
-_ASINH_LIMIT = 1e150  # where inputs of asinh are clipped, since squares of larger numbers overflow
 
 
 def matrix(graph: Graph, width: int, dtype: str) -> tuple[Value, list[ValueInfoProto]]:
@@ -45,19 +33,15 @@ def columns(graph: Graph, table: TableEncoder, dtype: str) -> tuple[Value, list[
     inputs, parts = [], []
     for column, encoder in table.used_columns():
         name = f"input_{column.name}" if column.name in OUTPUTS else column.name
-        if isinstance(encoder, CategoryEncoder | TextEncoder):
+        value = Value(name, graph)
+        if column.dtype == object:
             shape: list[Any] = ["rows"]
             inputs.append(helper.make_tensor_value_info(name, TensorProto.STRING, shape))
-            parts += _category(graph, encoder, name)
-            parts += _words(graph, encoder, name)
-        elif isinstance(encoder, DateEncoder):
-            inputs.append(array_info(name, "float64", ["rows"]))
-            parts += _date(graph, encoder, name)
-        elif isinstance(encoder, NumberEncoder):
-            inputs.append(array_info(name, dtype, ["rows"]))
-            parts += _number(graph, encoder, graph.cast(name, "float64"))
-        else:
-            raise ValueError(f"a column of kind {column.kind!r} has no ONNX form")
+        else:  # seconds since 1970 need double precision
+            own = "float64" if column.dtype.kind == "M" else dtype
+            inputs.append(array_info(name, own, ["rows"]))
+            value = graph.cast(value, "float64")
+        parts += encoder.onnx(graph, value)
     return graph("Concat", *(graph.unsqueezed(part, 1) for part in parts), axis=1), inputs
 
 
@@ -94,74 +78,6 @@ def with_trees(graph: Graph, forest: Forest, X: Value) -> Value:
     return graph("Concat", X, graph.cast(point, "float64"), axis=1)
 
 
-def _filled(graph: Graph, encoder: NumberEncoder | DateEncoder, value: str) -> tuple[Value, Value]:
-    """Which values are missing, and the values with missing ones imputed."""
-    missing = graph("IsNaN", value)
-    return missing, graph("Where", missing, encoder.fill, value)
-
-
-def _number(graph: Graph, encoder: NumberEncoder, value: Value) -> list[Value]:
-    missing, filled = _filled(graph, encoder, value)
-    if encoder.scale:
-        scaled = filled / encoder.scale - encoder.center / encoder.scale
-        size = graph("Min", graph("Abs", scaled), _ASINH_LIMIT)
-        filled = graph("Sign", scaled) * graph("Log", size + graph("Sqrt", size * size + 1.0))
-    parts = [filled, graph.cast(missing, "float64")] if encoder.missing else [filled]
-    return parts + _level(graph, encoder, value) if encoder.levels else parts
-
-
-def _level(graph: Graph, encoder: NumberEncoder, value: Value) -> list[Value]:
-    """Frequency and target encoding of a numeric code."""
-    levels = np.array(encoder.levels)
-    middles = graph.constant(levels[None, :-1] / 2 + levels[None, 1:] / 2)
-    above = graph("Greater", graph.unsqueezed(value, 1), middles)
-    code = graph.sum(graph("Cast", above, to=TensorProto.INT64), 1)
-    level = graph("Gather", levels, code)
-    near = graph("LessOrEqual", graph("Abs", value - level), graph("Abs", level) * SINGLE)
-    code = graph("Where", near, code, graph.integers(len(levels)))
-    return [graph("Gather", values, code) for values in encoder.numbers]
-
-
-def _date(graph: Graph, encoder: DateEncoder, value: str) -> list[Value]:
-    missing, filled = _filled(graph, encoder, value)
-    parts = [(filled - encoder.low) / CYCLES["day"]]
-    for cycle in encoder.cycles:
-        turns = filled / CYCLES[cycle]
-        phase = turns - graph("Floor", turns)
-        angle = graph.cast(phase * (2 * np.pi), "float32")
-        for function in ("Sin", "Cos"):
-            wave = graph.cast(graph(function, angle), "float64")
-            parts.append(graph("Where", missing, 0.0, wave))
-    return [*parts, graph.cast(missing, "float64")] if encoder.missing else parts
-
-
-def _words(graph: Graph, encoder: CategoryEncoder | TextEncoder, value: str) -> list[Value]:
-    found = (graph("RegexFullMatch", value, pattern=word_pattern(w)) for w in encoder.words)
-    return [graph.cast(each, "float64") for each in found]
-
-
-def _category(graph: Graph, encoder: CategoryEncoder | TextEncoder, value: str) -> list[Value]:
-    if isinstance(encoder, TextEncoder):  # all texts are alike, but for missing ones
-        encoder = CategoryEncoder([], [], 0, encoder.missing)
-    unseen, missing = len(encoder.levels), len(encoder.levels) + 1
-    code = graph(
-        "LabelEncoder",
-        value,
-        domain="ai.onnx.ml",
-        keys_strings=[*encoder.levels, ""],
-        values_int64s=[*range(len(encoder.levels)), missing],
-        default_int64=unseen,
-    )
-    # For each part of the encoding, a lookup table by code.
-    codes = np.arange(missing + 1)
-    tables = [codes == i for i in range(encoder.kept)]
-    if encoder.others:
-        tables += [(codes >= encoder.kept) & (codes != missing)]
-        tables += [np.append(values, values[-1]) for values in encoder.numbers]
-    tables += [codes == missing] if encoder.missing else []
-    return [graph("Gather", table, code) for table in tables]
-
-
 def parameters(graph: Graph, members: Bank | Upgraded, inputs: Value) -> dict[str, Value]:
     """Parameters of each member, by field: (members, rows), in double precision."""
     if isinstance(members, Bank):
@@ -190,13 +106,14 @@ def _of_bank(graph: Graph, bank: Bank, inputs: Value) -> dict[str, Value]:
     x = graph.unsqueezed(graph.cast(x, "float32"), 0)
     x = (x - scaling.input_center[:, None]) / scaling.input_scale[:, None]
     program, head = bank.program, bank.program.output
-    raw = _module(graph, program.tree([np.asarray(leaf) for leaf in bank.weights]), x)
+    module = program.tree([np.asarray(leaf) for leaf in bank.weights])
+    around = module if isinstance(module, networks.AroundPoint) else None
+    raw = _raw(graph, module if around is None else around.network, x)
     columns = [
         graph.squeezed(graph("Gather", raw, graph.integers(i), axis=2), 2) for i in range(head.size)
     ]
-    if isinstance(program.network, networks.Around):
-        bounded = graph("Tanh", columns[program.network.point_at])
-        columns[program.network.point_at] = bounded * program.network.reach
+    if around is not None:
+        columns[around.point_at] = graph("Tanh", columns[around.point_at]) * around.reach
     scale = scaling.target_scale * units.target_scale
     center = scaling.target_center * units.target_scale + units.target_center
     result = {}
@@ -209,56 +126,12 @@ def _of_bank(graph: Graph, bank: Bank, inputs: Value) -> dict[str, Value]:
     return result
 
 
-def _module(graph: Graph, module: "eqx.Module", x: Value) -> Value:
-    """Rows of shape (members or 1, rows, inputs) through a module with a leading members axis."""
-    if isinstance(module, networks.AroundPoint):
-        return _module(graph, module.network, x)
-    if isinstance(module, networks.EmbeddedPerceptron):
-        embedded = _periodic(graph, module.embedding, x)
-        if module.segments is not None:
-            embedded = graph("Concat", embedded, _segments(graph, module.segments, x), axis=2)
-        raw = _module(graph, module.perceptron, embedded)
-        if module.skip is None:
-            return raw
-        return raw + graph("Gather", x, graph.integers(-1), axis=2) * module.skip[:, None]
-    if not isinstance(module, networks.Perceptron):
+def _raw(graph: Graph, network: "eqx.Module", x: Value) -> Value:
+    """Raw outputs of each member, (members, rows, outputs)."""
+    if not hasattr(network, "onnx"):
         raise ValueError(
-            f"a network of type {type(module).__name__} cannot be exported to ONNX: only those of "
-            "calipers.networks can"
+            f"a network of type {type(network).__name__} cannot be exported to ONNX: it has no "
+            "method onnx, as those of calipers.networks have"
         )
-    activation = networks.ACTIVATIONS[module.activation].onnx
-    if activation is None:
-        raise ValueError(f"the activation {module.activation!r} has no ONNX form")
-    *hidden, last = module.layers
-    for layer in hidden:
-        x = activation(graph, _linear(graph, layer, x))
-    return _linear(graph, last, x)
-
-
-def _linear(graph: Graph, layer: networks.Linear, x: Value) -> Value:
-    return graph("MatMul", x, layer.weight) + layer.bias[:, None]
-
-
-def _periodic(graph: Graph, embedding: networks.Periodic, x: Value) -> Value:
-    relative = x / embedding.clip
-    x = x / graph("Sqrt", relative * relative + 1)
-    members, inputs, count = embedding.frequency.shape
-    if not inputs * count:
-        return x
-    chosen = graph("Gather", x, graph.integers(*embedding.columns), axis=2)
-    angle = graph.unsqueezed(chosen, 3) * embedding.frequency[:, None] + embedding.phase[:, None]
-    cosines = graph("Cos", angle * (2 * np.pi)) * embedding.amplitude[:, None, :, None]
-    flat = graph("Reshape", cosines, graph.integers(members, -1, inputs * count))
-    return graph("Concat", x, flat, axis=2)
-
-
-def _segments(graph: Graph, encoding: networks.PiecewiseLinear, x: Value) -> Value:
-    """The piecewise-linear encoding of inputs."""
-    members, inputs = encoding.amplitude.shape
-    knots = np.asarray(encoding.knots).reshape(members, 1, inputs, -1)
-    width = knots[..., 1:] - knots[..., :-1]
-    slope = np.where(width > 0, 1 / np.where(width > 0, width, 1), 0)
-    chosen = graph.unsqueezed(graph("Gather", x, graph.integers(*encoding.columns), axis=2), 3)
-    filled = graph("Clip", (chosen - knots[..., :-1]) * slope, 0, 1)
-    filled = filled * encoding.amplitude[:, None, :, None]
-    return graph("Reshape", filled, graph.integers(members, -1, inputs * width.shape[-1]))
+    raw: Value = network.onnx(graph, x)
+    return raw

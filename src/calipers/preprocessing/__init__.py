@@ -8,10 +8,6 @@ learned is plain JSON (``to_document``), so that it can be saved with a model; i
 columns that it does not use.
 """
 
-from calipers.preprocessing._categories import (
-    CategoryEncoder as CategoryEncoder,
-    TextEncoder as TextEncoder,
-)
 from calipers.preprocessing._column import (
     KINDS as KINDS,
     Column,
@@ -25,12 +21,6 @@ from calipers.preprocessing._column import (
 )
 from calipers.preprocessing._document import check_column as check_column
 from calipers.preprocessing._encoder import LearnedTable as LearnedTable, TableEncoder
-from calipers.preprocessing._encoders import (
-    CYCLES as CYCLES,
-    SINGLE as SINGLE,
-    DateEncoder as DateEncoder,
-    NumberEncoder as NumberEncoder,
-)
 from calipers.preprocessing._forest import (
     INPUT_LIMIT as INPUT_LIMIT,
     MAX_TREES as MAX_TREES,
@@ -73,6 +63,6 @@ from calipers.preprocessing._unread import (
     refuse_unread as refuse_unread,
     warn_unread as warn_unread,
 )
-from calipers.preprocessing._words import with_words as with_words, word_pattern as word_pattern
+from calipers.preprocessing._words import with_words as with_words
 
 __all__ = ["MISSING_MARKS", "MISSING_WORDS", "Column", "DataError", "TableEncoder", "read_number"]

@@ -12,11 +12,15 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from calipers._arrays import BoolArray, FloatArray
+from calipers.preprocessing._column_encoder import Encoder
 from calipers.preprocessing._text_columns import as_text, plain_text
-from calipers.preprocessing._words import with_words
+from calipers.preprocessing._unread import OnUnread, refuse_unread
+from calipers.preprocessing._words import with_words, word_pattern
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from calipers.onnx import Graph, Value
 
 
 def as_objects(texts: "pd.Series[Any]") -> NDArray[np.object_]:
@@ -55,7 +59,7 @@ def respelled(
 
 
 @dataclass(frozen=True)
-class CategoryEncoder:
+class CategoryEncoder(Encoder):
     """One-hot encoding of frequent categories; all other categories share a column.
 
     If there are such others, the frequency of the category is an input as well; so is the target
@@ -74,7 +78,9 @@ class CategoryEncoder:
     spreads: list[float] = field(default_factory=list)
     words: list[str] = field(default_factory=list)
 
-    def read(self, series: "pd.Series[Any]", on_unread: object = None) -> NDArray[np.object_]:
+    def read(
+        self, series: "pd.Series[Any]", on_unread: OnUnread = refuse_unread
+    ) -> NDArray[np.object_]:
         return as_objects(respelled(as_text(series, keep=self.levels), self.levels, self.rare))
 
     def with_rare(self, values: NDArray[np.object_]) -> "CategoryEncoder":
@@ -140,9 +146,30 @@ class CategoryEncoder:
             outside[others] = [digest not in rare for digest in digests(values[others])]
         return np.asarray(outside, dtype=bool)
 
+    def onnx(self, graph: "Graph", value: "Value") -> list["Value"]:
+        missing = len(self.levels) + 1
+        code = graph(
+            "LabelEncoder",
+            value,
+            domain="ai.onnx.ml",
+            keys_strings=[*self.levels, ""],
+            values_int64s=[*range(len(self.levels)), missing],
+            default_int64=len(self.levels),
+        )
+        # For each column but those of words, a lookup table by code.
+        codes = np.arange(missing + 1)
+        tables = [codes == i for i in range(self.kept)]
+        if self.others:
+            tables += [(codes >= self.kept) & (codes != missing)]
+            tables += [np.append(values, values[-1]) for values in self.numbers]
+        tables += [codes == missing] if self.missing else []
+        words = (graph("RegexFullMatch", value, pattern=word_pattern(w)) for w in self.words)
+        found = [graph.cast(each, "float64") for each in words]
+        return [graph("Gather", table, code) for table in tables] + found
+
 
 @dataclass(frozen=True)
-class TextEncoder:
+class TextEncoder(Encoder):
     """Free text: which of the frequent ``words`` it has. Texts are not stored.
 
     No text counts as unseen; missing text does, unless some was ``missing`` in training.
@@ -151,7 +178,9 @@ class TextEncoder:
     words: list[str]
     missing: bool
 
-    def read(self, series: "pd.Series[Any]", on_unread: object = None) -> NDArray[np.object_]:
+    def read(
+        self, series: "pd.Series[Any]", on_unread: OnUnread = refuse_unread
+    ) -> NDArray[np.object_]:
         return as_objects(as_text(series))
 
     def encode(self, values: NDArray[np.object_]) -> FloatArray:
@@ -166,6 +195,10 @@ class TextEncoder:
 
     def outside(self, values: NDArray[np.object_]) -> BoolArray:
         return np.array([value is None and not self.missing for value in values], dtype=bool)
+
+    def onnx(self, graph: "Graph", value: "Value") -> list["Value"]:
+        # All texts are alike, but for missing ones and for words.
+        return CategoryEncoder([], [], 0, self.missing, words=self.words).onnx(graph, value)
 
 
 def digests(names: Iterable[str]) -> list[str]:

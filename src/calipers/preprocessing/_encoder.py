@@ -15,8 +15,9 @@ from sklearn.utils.validation import check_is_fitted
 from calipers._arrays import FloatArray
 from calipers._text import did_you_mean
 from calipers.preprocessing._column import Column, DataError, as_frame, check_kind, check_names
+from calipers.preprocessing._column_encoder import Encoder
 from calipers.preprocessing._document import check_table
-from calipers.preprocessing._encoders import ENCODERS, Encoder
+from calipers.preprocessing._encoders import ENCODERS
 from calipers.preprocessing._kinds import IN_THOUSANDS, in_thousands
 from calipers.preprocessing._learn import FEWEST_ROWS, learn
 from calipers.preprocessing._numbers import kind_of

@@ -1,11 +1,4 @@
-"""The encoders, one for each kind of column.
-
-Every encoder has ``read`` (from a column of a frame to values, which are NaN or None where they are
-missing; errors name row and column, or ``on_unread`` is called with a few cells that cannot be
-read, of which text has none), ``encode`` (from values to columns of numbers), ``names`` (of these
-columns) and ``outside`` (which values were not seen in training, or are missing where none
-was). Encoders are frozen dataclasses of JSON values, so that ``vars`` serialises them.
-"""
+"""The encoders of numbers, booleans, dates and unused columns, and all encoders by kind."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -19,6 +12,7 @@ from numpy.typing import NDArray
 from calipers._arrays import BoolArray, FloatArray
 from calipers.preprocessing._categories import CategoryEncoder, TextEncoder, as_objects, respelled
 from calipers.preprocessing._column import DataError
+from calipers.preprocessing._column_encoder import Encoder
 from calipers.preprocessing._readings import NumberText, read_dates
 from calipers.preprocessing._text_columns import as_text, read_truth
 from calipers.preprocessing._unread import OnUnread, refuse_unread, tell_unread
@@ -26,10 +20,13 @@ from calipers.preprocessing._unread import OnUnread, refuse_unread, tell_unread
 if TYPE_CHECKING:
     import pandas as pd
 
+    from calipers.onnx import Graph, Value
+
 TAIL = 10.0  # robust standard deviations beyond which values make a column heavy-tailed
 DAY = 86_400.0  # seconds
 SINGLE = 2e-7  # a little more than the relative error of a number in single precision
 _MAX_FLOAT = np.finfo(np.float64).max
+_ASINH_LIMIT = 1e150  # where ONNX clips inputs of asinh, since squares of larger numbers overflow
 CYCLES = {"year": 365.2425 * DAY, "week": 7 * DAY, "day": DAY}
 
 
@@ -95,7 +92,7 @@ def level_codes(levels: Any, values: FloatArray) -> NDArray[np.intp]:
 
 
 @dataclass(frozen=True)
-class RangeEncoder:
+class RangeEncoder(Encoder):
     """What numbers and dates have in common."""
 
     low: float = 0.0
@@ -105,6 +102,11 @@ class RangeEncoder:
 
     def outside(self, values: FloatArray) -> BoolArray:
         return (values < self.low) | (values > self.high) | (np.isnan(values) & (not self.missing))
+
+    def _onnx_filled(self, graph: "Graph", value: "Value") -> tuple["Value", "Value"]:
+        """Which values are missing, and the values with missing ones imputed."""
+        missing = graph("IsNaN", value)
+        return missing, graph("Where", missing, self.fill, value)
 
 
 @dataclass(frozen=True)
@@ -180,6 +182,25 @@ class NumberEncoder(RangeEncoder):
             columns += [part[codes] for part in self.numbers]
         return np.stack(columns, axis=1)
 
+    def onnx(self, graph: "Graph", value: "Value") -> list["Value"]:
+        missing, filled = self._onnx_filled(graph, value)
+        if self.scale:
+            scaled = filled / self.scale - self.center / self.scale
+            size = graph("Min", graph("Abs", scaled), _ASINH_LIMIT)
+            filled = graph("Sign", scaled) * graph("Log", size + graph("Sqrt", size * size + 1.0))
+        parts = [filled, graph.cast(missing, "float64")] if self.missing else [filled]
+        return parts + self._onnx_levels(graph, value) if self.levels else parts
+
+    def _onnx_levels(self, graph: "Graph", value: "Value") -> list["Value"]:
+        """Frequency and target encoding of a numeric code."""
+        levels = np.array(self.levels)
+        middles = graph.constant(levels[None, :-1] / 2 + levels[None, 1:] / 2)
+        code = graph.count(graph("Greater", graph.unsqueezed(value, 1), middles), 1)
+        level = graph("Gather", levels, code)
+        near = graph("LessOrEqual", graph("Abs", value - level), graph("Abs", level) * SINGLE)
+        code = graph("Where", near, code, graph.integers(len(levels)))
+        return [graph("Gather", values, code) for values in self.numbers]
+
     @property
     def numbers(self) -> list[FloatArray]:
         """Frequency and target encoding of each level; the last entries are for other values."""
@@ -254,6 +275,18 @@ class DateEncoder(RangeEncoder):
             columns += [np.where(missing, 0.0, wave(angle)) for wave in (np.sin, np.cos)]
         return np.stack([*columns, missing] if self.missing else columns, axis=1)
 
+    def onnx(self, graph: "Graph", value: "Value") -> list["Value"]:
+        missing, filled = self._onnx_filled(graph, value)
+        parts = [(filled - self.low) / DAY]
+        for cycle in self.cycles:
+            turns = filled / CYCLES[cycle]
+            phase = turns - graph("Floor", turns)
+            angle = graph.cast(phase * (2 * np.pi), "float32")
+            for function in ("Sin", "Cos"):
+                wave = graph.cast(graph(function, angle), "float64")
+                parts.append(graph("Where", missing, 0.0, wave))
+        return [*parts, graph.cast(missing, "float64")] if self.missing else parts
+
     def names(self, name: str) -> list[str]:
         names = [f"{name} (days)"]
         names += [f"{name} ({cycle} {wave})" for cycle in self.cycles for wave in ("sin", "cos")]
@@ -261,10 +294,12 @@ class DateEncoder(RangeEncoder):
 
 
 @dataclass(frozen=True)
-class IdentifierEncoder:
+class IdentifierEncoder(Encoder):
     """A column that identifies rows: not an input, not stored; no value counts as unseen."""
 
-    def read(self, series: "pd.Series[Any]", on_unread: object = None) -> NDArray[np.object_]:
+    def read(
+        self, series: "pd.Series[Any]", on_unread: OnUnread = refuse_unread
+    ) -> NDArray[np.object_]:
         return np.full(len(series), None)
 
     def encode(self, values: NDArray[np.object_]) -> FloatArray:
@@ -276,6 +311,9 @@ class IdentifierEncoder:
     def outside(self, values: NDArray[np.object_]) -> BoolArray:
         return np.zeros(len(values), dtype=bool)
 
+    def onnx(self, graph: "Graph", value: "Value") -> list["Value"]:
+        return []
+
 
 @dataclass(frozen=True)
 class ConstantEncoder(IdentifierEncoder):
@@ -283,7 +321,9 @@ class ConstantEncoder(IdentifierEncoder):
 
     values: list[str | None]  # None for a missing value
 
-    def read(self, series: "pd.Series[Any]", on_unread: object = None) -> NDArray[np.object_]:
+    def read(
+        self, series: "pd.Series[Any]", on_unread: OnUnread = refuse_unread
+    ) -> NDArray[np.object_]:
         texts = as_text(series, keep=[v for v in self.values if v is not None])
         return as_objects(respelled(texts, self.values))
 
@@ -291,9 +331,7 @@ class ConstantEncoder(IdentifierEncoder):
         return np.array([value not in self.values for value in values], dtype=bool)
 
 
-Encoder = NumberEncoder | CategoryEncoder | TextEncoder | DateEncoder | IdentifierEncoder
-
-ENCODERS: dict[str, Any] = {
+ENCODERS: dict[str, type[Encoder]] = {
     "number": NumberEncoder,
     "boolean": BooleanEncoder,
     "category": CategoryEncoder,

@@ -11,11 +11,11 @@ from calipers._text import counted
 from calipers.preprocessing import _kinds as kinds
 from calipers.preprocessing._categories import CategoryEncoder, TextEncoder, as_objects, digests
 from calipers.preprocessing._column import Column
+from calipers.preprocessing._column_encoder import Encoder
 from calipers.preprocessing._encoders import (
     BooleanEncoder,
     ConstantEncoder,
     DateEncoder,
-    Encoder,
     IdentifierEncoder,
     NumberEncoder,
 )

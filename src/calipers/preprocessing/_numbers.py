@@ -11,7 +11,8 @@ from numpy.typing import ArrayLike
 from calipers._arrays import FloatArray
 from calipers.preprocessing import _kinds as kinds, _readings as readings
 from calipers.preprocessing._column import DataError, as_frame, check_kind, check_names
-from calipers.preprocessing._encoders import BooleanEncoder, DateEncoder, Encoder, NumberEncoder
+from calipers.preprocessing._column_encoder import Encoder
+from calipers.preprocessing._encoders import BooleanEncoder, DateEncoder, NumberEncoder
 from calipers.preprocessing._text_columns import is_truth
 
 if TYPE_CHECKING:

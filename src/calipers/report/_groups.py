@@ -7,15 +7,16 @@ import numpy as np
 import pandas as pd
 
 from calipers._arrays import FloatArray, IntArray
-from calipers._evaluation import LabelledPrediction
-from calipers.metrics import coverage_band, coverage_by_group, coverage_p_value, quantile_bins
+from calipers._evaluation import LabelledPrediction, value_bins
+from calipers.metrics import coverage_band, coverage_p_value
 from calipers.report._format import Unit
 from calipers.report._misses import Input
 
-_BINS = 6
-_BIN_ROWS = 20  # fewer rows cannot tell a rate near one from one
+_MAX_NUMBERS = 6  # distinct numbers that are not binned
+_MAX_LABELS = 8
+_LABEL_ROWS = 20  # a group of fewer rows is among the others
 _FAMILY_ERROR = 0.05
-_DAY = 86_400  # seconds
+_FEW_DAYS = 6 * 86_400  # seconds
 
 
 @dataclass(frozen=True)
@@ -79,15 +80,15 @@ def _by_input(labelled: LabelledPrediction, column: Input) -> tuple[Group, ...]:
     if column.of.dtype == object:
         return _by_label(labelled, labels, pd.Series(labels).value_counts().index.tolist())
     distinct = np.unique(column.cells[~column.missing])
-    if len(distinct) > _BINS:
+    if len(distinct) > _MAX_NUMBERS:
         return _by_number(labelled, column.cells)
     return _by_label(labelled, labels, [*map(column.write, distinct), "missing"])
 
 
 def _date_writer(times: FloatArray) -> Callable[[float], str]:
-    """Return a formatter of dates, with the time of day only if bins are shorter than a day."""
+    """Return a formatter of dates, with the time of day only if there are few days."""
     span = np.nanmax(times, initial=-np.inf) - np.nanmin(times, initial=np.inf)
-    unit = "D" if span >= _BINS * _DAY else "m"
+    unit = "D" if span >= _FEW_DAYS else "m"
 
     def write(value: float) -> str:
         return str(np.datetime64(int(value), "s").astype(f"datetime64[{unit}]")).replace("T", " ")
@@ -102,18 +103,12 @@ def _by_number(
     between: str = " to ",
 ) -> tuple[Group, ...]:
     """Return bins with about equally many rows, and a group of missing values."""
-    present = ~np.isnan(values)
-    bins = min(_BINS, int(present.sum()) // _BIN_ROWS)
-    if bins < 2:
+    codes, bins = value_bins(values)
+    if len(bins) < 2:
         return ()
-    write = write or Unit.of(values[present], digits=2).write
-    codes = np.full(len(values), bins)
-    codes[present] = quantile_bins(values[present], bins)
-    labels = []
-    for code in range(bins):
-        part = values[codes == code]
-        low, high = (write(part.min()), write(part.max())) if part.size else ("", "")
-        labels.append(low if low == high else f"{low}{between}{high}")
+    write = write or Unit.of(values[~np.isnan(values)], digits=2).write
+    ends = [(write(low), write(high)) for low, high in bins]
+    labels = [low if low == high else f"{low}{between}{high}" for low, high in ends]
     return _groups(labelled, codes, [*labels, "missing"])
 
 
@@ -122,7 +117,7 @@ def _by_label(
 ) -> tuple[Group, ...]:
     """Return one group for each label with enough rows, and one for the others."""
     counts = pd.Series(labels).value_counts()
-    large = set(counts[counts >= _BIN_ROWS].index[: _BINS + 2])
+    large = set(counts[counts >= _LABEL_ROWS].index[:_MAX_LABELS])
     kept = [label for label in order if label in large]
     code_of = {label: i for i, label in enumerate(kept)}
     codes = np.array([code_of.get(label, len(kept)) for label in labels], dtype=np.intp)
@@ -133,12 +128,9 @@ def _by_label(
 def _groups(
     labelled: LabelledPrediction, codes: IntArray, labels: Sequence[str]
 ) -> tuple[Group, ...]:
-    grouped = coverage_by_group(labelled.target, labelled.lower, labelled.upper, codes)
+    grouped = labelled.by_group(codes)
     low, high = coverage_band(grouped.n_samples, labelled.coverage)
     rate = grouped.coverage_rate
-    if labelled.ties is not None:
-        covered = labelled.covered(labelled.own_level)
-        rate = np.array([covered[codes == code].mean() for code in grouped.group])
     p_value = _p_values(rate, grouped.n_samples, labelled)
     names = [labels[code] for code in grouped.group]
     columns = (grouped.n_samples, rate, grouped.mean_width, low, high, p_value)

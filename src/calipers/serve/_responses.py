@@ -98,7 +98,8 @@ def as_json(served: Served, prediction: ServedPrediction, numbers: int, key: str
         to_json(_block(served, prediction[i : i + rows]), **_NULLS)
         for i in range(0, len(prediction), rows)
     ]
-    head = to_json({"model": served.name, "id": key, "predictions": []})
+    reason = served.infinite_reason(prediction)
+    head = to_json({"model": served.name, "id": key, "infinite_reason": reason, "predictions": []})
     return head[:-2] + b",".join(block[1:-1] for block in blocks) + b"]}"
 
 

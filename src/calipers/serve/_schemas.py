@@ -148,6 +148,9 @@ class PredictResponse(BaseModel):
 
     model: str
     id: str | None = Field(description="For posting labels; null if not recorded.")
+    infinite_reason: str | None = Field(
+        description="Why intervals are infinite, and which would be finite; null if none is."
+    )
     predictions: list[PredictionSchema]
 
 
@@ -200,8 +203,7 @@ class ModelDescription(BaseModel):
     any_coverage: bool = Field(description="Whether it also gives other coverages and quantiles.")
     members: int
     calibration_rows: int | None = Field(
-        description="Calibration rows; n of them support coverages up to 1 - 2 / (n + 1), and "
-        "bounds at larger ones are infinite. null if the model is not calibrated."
+        description="Calibration rows; null if the model is not calibrated."
     )
     adapted: bool = Field(description="Whether intervals have been adapted to labels.")
     alarm: bool | None = Field(

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calipers._arrays import FloatArray
-from calipers.calibration import AdaptiveCoverage, Martingale
+from calipers.calibration import AdaptiveCoverage, Martingale, infinite_reason
 from calipers.prediction import Prediction, Query
 from calipers.preprocessing import Column, OnUnread, accept, check_names, refuse_unread
 from calipers.regressor import IntervalRegressor
@@ -202,6 +202,14 @@ class Served:
         if self._is_unsaved and self.folder is not None:
             self.model.save(self.folder)
             self._is_unsaved = False
+
+    def infinite_reason(self, prediction: ServedPrediction) -> str | None:
+        """Return why intervals of the prediction are infinite, in words; None if none is."""
+        found, calibrations = prediction.prediction, self.ensemble.calibrations
+        if found.intervals is None or not calibrations:
+            return None
+        infinite = found.coverages[~np.isfinite(found.intervals).all(axis=(0, 1))].tolist()
+        return infinite_reason(infinite, calibrations[-1]) if infinite else None
 
     @property
     def alarm(self) -> Martingale | None:

@@ -164,8 +164,8 @@ async function guarded(work) {
 const fetchPrediction = (signal) =>
   guarded(async () => {
     const more = state.model.any_coverage ? { members: true, density: POINTS } : {};
-    const { predictions } = await post(path(), requestBody([state.row], more), signal);
-    state.prediction = predictions[0];
+    const { predictions, infinite_reason: infiniteReason } = await post(path(), requestBody([state.row], more), signal);
+    Object.assign(state, { prediction: predictions[0], infiniteReason });
     showPrediction();
   });
 
@@ -178,18 +178,6 @@ const fetchSweep = (signal) =>
     state.sweep = { column, values, predictions };
     showSweep();
   });
-
-// A bound is infinite if there were too few calibration rows for this coverage: it takes n rows of
-// equal weight with 2 / (n + 1) <= 1 - coverage.
-function whyUnbounded(coverage) {
-  const rows = state.model.calibration_rows;
-  if (rows === null) return "The model gives no finite bounds here.";
-  const needed = Math.ceil((2 / (1 - coverage)) * (1 - 1e-9) - 1);
-  const most = Math.floor(100 * (1 - 2 / (rows + 1)));
-  return `There were too few rows to calibrate with: ${rows.toLocaleString()}, while a coverage of ` +
-    `${percent(coverage, 2)} takes at least ${needed.toLocaleString()}. ` +
-    (most > 0 ? `Intervals of up to ${most}% are finite.` : "");
-}
 
 function showPrediction() {
   const { prediction, model } = state;
@@ -204,8 +192,9 @@ function showPrediction() {
     bounds.textContent = bounded ? `${show(interval.lower)} to ${show(interval.upper)}` : "unbounded";
     line.append(`${percent(interval.coverage, 2)} interval: `, bounds);
   }
-  get("unbounded").hidden = !interval || bounded;
-  get("unbounded").textContent = !interval || bounded ? "" : whyUnbounded(interval.coverage);
+  const reason = state.infiniteReason ?? "";
+  get("unbounded").hidden = !reason;
+  get("unbounded").textContent = reason && `${reason[0].toUpperCase()}${reason.slice(1)}.`;
   get("mini-point").textContent = `${model.target.name} ${get("point").textContent}`;
   get("mini-interval").textContent = !interval ? "" : bounded ? line.lastChild.textContent : "no finite interval";
   const names = prediction.outside;

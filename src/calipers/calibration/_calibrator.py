@@ -1,8 +1,9 @@
 """What a class must provide to be a calibration of an ensemble."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -38,12 +39,12 @@ class CalibrationRows:
     log_widths: Callable[[], FloatArray] | None = None
 
 
-class Calibrator(Protocol):
+class Calibrator(ABC):
     """A correction of predictive distributions, learned from held-out rows.
 
-    A subclass must have a ``kind``, ``n_rows``, ``from_rows``, ``to_arrays`` and ``from_arrays``,
-    and be a ``LevelMap`` or return one from ``level_map``. The other methods follow from these
-    where one map serves all rows. Where the map depends on the row, ``local`` says on what.
+    A subclass must have a ``kind``, ``n_rows``, ``from_rows`` if it is ``in_fit``, and the abstract
+    methods. The other methods follow from these where one map serves all rows. Where the map
+    depends on the row, ``local`` says on what.
     """
 
     kind: ClassVar[str]  #: Key in ``CALIBRATIONS``.
@@ -52,25 +53,19 @@ class Calibrator(Protocol):
     #: What it corrects scores by before levels are mapped, such as the predicted width; empty if it
     #: maps levels. ``conformalize`` replaces maps of levels, but no such correction.
     corrects_by: ClassVar[str] = ""
+    n_rows: int  #: Number of calibration rows.
     strict: bool = False  #: Whether the guarantee of split conformal prediction holds.
     #: Function that returns the weights of new rows. It is not stored; ``load`` takes it again.
     row_weight: Callable[[FloatArray], FloatArray] | None = None
 
-    if TYPE_CHECKING:  # at run time they would be mistaken for the defaults of a dataclass's fields
-
-        @property
-        def n_rows(self) -> int:
-            """Number of calibration rows."""
-
     @classmethod
     def from_rows(cls, rows: CalibrationRows) -> "tuple[Calibrator, ...]":
         """Learn from held-out rows: the calibration, after any that must precede it."""
-        ...
+        raise NotImplementedError(f"the calibration {cls.kind!r} is not learned in fit")
 
+    @abstractmethod
     def level_map(self) -> LevelMap:
-        """The map between levels and scores."""
-        itself: Any = self
-        return itself
+        """The map between levels and scores, often the calibration itself."""
 
     def local(
         self, dist: SplitNormalMixture | CalibratedMixture, X: FloatArray
@@ -121,11 +116,11 @@ class Calibrator(Protocol):
             if size != inputs:
                 refuse("array 'ratio.center'", f"of {inputs} inputs", size)
 
+    @abstractmethod
     def to_arrays(self) -> dict[str, NDArray[Any]]:
         """State to store, as plain arrays."""
-        ...
 
     @classmethod
+    @abstractmethod
     def from_arrays(cls, arrays: Mapping[str, ArrayLike]) -> Self:
         """Restore a calibration from ``to_arrays``; raise ``SchemaError`` if it is malformed."""
-        ...
