@@ -371,6 +371,11 @@ class AngleEncoder(RangeEncoder):
     def names(self, name):
         return [f"{name} (sin)", f"{name} (cos)"]
 
+    def onnx(self, graph, value):
+        _, filled = self._onnx_filled(graph, value)
+        angle = graph.cast(filled * (np.pi / 180), "float32")
+        return [graph.cast(graph(name, angle), "float64") for name in ("Sin", "Cos")]
+
 
 @pytest.fixture
 def angles(monkeypatch):
@@ -426,9 +431,11 @@ def test_a_kind_of_column(angles, tmp_path):
     assert outside[:, 0].tolist() == [True] + [False] * 199
     shown = CliRunner().invoke(app, ["inspect", str(tmp_path / "model")])
     assert "wind" in shown.output
-    pytest.importorskip("onnx")
-    with pytest.raises(ValueError, match="a column of kind 'angle' has no ONNX form"):
-        model.to_onnx(tmp_path / "model.onnx")
+    runtime = pytest.importorskip("onnxruntime")
+    session = runtime.InferenceSession(model.to_onnx(tmp_path / "model.onnx"))
+    degrees = X["wind"].str.rstrip("°").to_numpy(float)
+    (point,) = session.run(["point"], {"wind": degrees, "size": X["size"].to_numpy()})
+    np.testing.assert_allclose(point, model.predict(X), atol=1e-4)
 
     wind, _ = model.inputs_
     description = f"In training from {wind.low} to {wind.high}."
