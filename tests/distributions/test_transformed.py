@@ -6,7 +6,14 @@ from hypothesis import given, strategies as st
 from scipy.stats import lognorm
 
 from calipers.calibration import CalibratedMixture, Calibration, normal_scores
-from calipers.distributions import SplitNormal, SplitNormalMixture, TargetMap, TransformedMixture
+from calipers.distributions import (
+    ObservedDistribution,
+    SplitNormal,
+    SplitNormalMixture,
+    Support,
+    TargetMap,
+    TransformedMixture,
+)
 
 KINDS = ["log", "asinh"]
 
@@ -45,6 +52,21 @@ def test_a_logarithm_of_a_normal_is_scipys():
     np.testing.assert_allclose(dist.target_map.mean(dist.latent), exact.mean(), rtol=1e-7)
     assert dist.pdf([-1.0])[0] == 0
     assert dist.cdf([-1.0])[0] == 0
+
+
+@pytest.mark.parametrize("support", [None, Support(low=0.0), Support(low=0.0, step=1.0)])
+def test_a_wide_component_does_not_ruin_the_score(support):
+    parts = SplitNormal([[3.0], [3.0]], [[0.5], [20.0]], [[0.5], [20.0]])
+    latent = SplitNormalMixture(parts, [0.99, 0.01], per_network=2)
+    targets = TargetMap("asinh", 1.0, low=0.0, high=6.0)
+    dist = TransformedMixture(latent, targets)
+    dist = dist if support is None else ObservedDistribution(dist, support)
+    draws = dist.sample(400_000, rng=np.random.default_rng(0))[:, 0]
+    assert draws.max() > 1e9
+    draws = np.clip(draws, 0.0, targets.back(6.0))
+    for y in (10.0, 1000.0):
+        away = np.abs(draws - y).mean() - 0.5 * np.abs(draws - draws[::-1]).mean()
+        assert dist.crps([y])[0] == pytest.approx(away, rel=0.01)
 
 
 @pytest.mark.parametrize("kind", KINDS)

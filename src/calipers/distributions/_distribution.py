@@ -130,6 +130,8 @@ class Distribution(ABC):
         r"""Continuous ranked probability score of `y`, the smaller the better.
 
         .. math:: \int (F(x) - 1[x \ge y])^2 dx = E|X - y| - \tfrac12 E|X - X'|
+
+        It is that of values clipped to `moment_range`.
         """
 
     @abstractmethod
@@ -138,7 +140,7 @@ class Distribution(ABC):
 
     @property
     def moment_range(self) -> tuple[float, float]:
-        """Range beyond which values do not count in moments, infinite for most distributions."""
+        """Range to which moments and scores clip values, infinite for most distributions."""
         return -np.inf, np.inf
 
     @property

@@ -107,8 +107,10 @@ class ObservedDistribution(MappedDistribution):
         if same.any():
             score[..., same] = self.latent[same].crps(target[..., same])
         if not same.all():
-            score[..., ~same] = self[~same]._integral(
-                lambda x, below, y: (below - (x >= y)) ** 2, target[..., ~same]
+            score[..., ~same] = (
+                self[~same]
+                ._within_range()
+                ._integral(lambda x, below, y: (below - (x >= y)) ** 2, target[..., ~same])
             )
         return score
 

@@ -8,8 +8,8 @@ and the CRPS, are sums over quantiles.
 
 A normal tail on the logarithmic scale grows exponentially on the target's own: one row in
 thousands, predicted with a wide scale, would have a mean far beyond all training targets. So for
-means and variances, values are clipped to the range of the training targets, extended by a standard
-deviation. Quantiles and intervals are not clipped.
+means, variances and the CRPS, values are clipped to the range of the training targets, extended by
+a standard deviation. Quantiles and intervals are not clipped.
 """
 
 from collections.abc import Callable
@@ -93,7 +93,7 @@ class TargetMap:
     #: side.
     kind: str
     unit: float  #: Targets are divided by this.
-    #: Range on the transformed scale to which values are clipped in means and variances.
+    #: Range on the transformed scale to which values are clipped in moments and scores.
     low: float = -np.inf
     high: float = np.inf
 
@@ -193,9 +193,9 @@ class TransformedMixture(MappedDistribution):
     Notes
     -----
     `mean`, `var` and `std` of a calibrated mixture, and `crps`, are sums over quantiles, accurate
-    to a thousandth of a standard deviation, or a hundredth where modes are far apart. Means and
-    variances are clipped to the range of `TargetMap`. `aleatoric_var` and `epistemic_var` are those
-    of the networks before calibration.
+    to a thousandth of a standard deviation, or a hundredth where modes are far apart. All are those
+    of values clipped to the range of `TargetMap`. `aleatoric_var` and `epistemic_var` are those of
+    the networks before calibration.
 
     Examples
     --------
@@ -227,18 +227,19 @@ class TransformedMixture(MappedDistribution):
         return self.target_map.back(latent)
 
     def crps(self, y: ArrayLike) -> FloatArray:
-        return summed_crps(self.ppf(self._levels), checks.finite("y", y))
-
-    @property
-    def _levels(self) -> FloatArray:
-        """Levels of the quantiles that are summed, along a new first axis."""
-        return SUM_LEVELS.reshape(-1, *(1,) * len(self.shape))
+        return summed_crps(self._summed, checks.finite("y", y))
 
     def moments(self) -> tuple[FloatArray, FloatArray]:
         if isinstance(self.latent, SplitNormalMixture):
             first, second = self.target_map.moments(self.latent)
             return first, np.maximum(second - first**2, 0.0)
-        return summed_moments(self.target_map.limited(self.latent.ppf(self._levels)))
+        return summed_moments(self._summed)
+
+    @property
+    def _summed(self) -> FloatArray:
+        """Quantiles that are summed, along a new first axis, within the range of the targets."""
+        levels = SUM_LEVELS.reshape(-1, *(1,) * len(self.shape))
+        return self.target_map.limited(self.latent.ppf(levels))
 
     @property
     def moment_range(self) -> tuple[float, float]:
