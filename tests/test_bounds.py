@@ -14,6 +14,7 @@ from calipers import IntervalRegressor, metrics
 from calipers.cli import app
 from calipers.cli._measures import measure
 from calipers.distributions import Support
+from calipers.multitarget import MultiTargetRegressor
 from calipers.networks import MLP
 from calipers.prediction import Query
 from calipers.report._format import percent
@@ -201,6 +202,21 @@ def test_bounds_given(counts):
     assert (model.support_.low, model.support_.high, model.support_.given) == (None, 40.0, True)
     with pytest.raises(ValueError, match="must not be above 40, got 41 in row 2"):
         model.conformalize(X[:60], np.append(y[:2], np.full(58, 41.0)))
+
+
+def test_rows_of_weight_0_count_for_nothing(counts):
+    X, y = counts[0][:100], counts[1][:100].copy()
+    y[[3, 7, 9]] = -7
+    weight = 1.0 * (y >= 0)
+    model = small(bounds=(0, None), epochs=5).fit(X, y, sample_weight=weight)
+    assert str(model.support_) == "non-negative integers"
+    weight[7] = 1
+    refused = r"below 0, got -7 in row 7 \(from 0\)$"
+    with pytest.raises(ValueError, match=refused):
+        model.fit(X, y, sample_weight=weight)
+    both = MultiTargetRegressor(model)
+    with pytest.raises(ValueError, match=refused):
+        both.fit(X, np.stack([y, y], axis=1), sample_weight=weight)
 
 
 def test_conformalize_gives_up_what_its_rows_contradict(counts):

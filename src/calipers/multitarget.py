@@ -26,13 +26,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, RegressorMixin, clone
 from sklearn.utils import Tags, check_random_state
-from sklearn.utils.validation import check_is_fitted
+from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
 from calipers import storage
 from calipers._arrays import FloatArray
 from calipers._estimator.joint_fits import run_fits
 from calipers._estimator.large import fit_steps
-from calipers._estimator.row_labels import check_size, finite_target
+from calipers._estimator.row_labels import check_size, checked_weights, finite_target
 from calipers._schema import anything, array_of, arrays_under, list_of, record, refuse, within
 from calipers._serialization.banks import Arrays, MissingCodeError
 from calipers._serialization.models import (
@@ -43,7 +43,7 @@ from calipers._serialization.models import (
     stored_model,
 )
 from calipers.crossfit import OutOfFold
-from calipers.distributions import Support, refuse_outside
+from calipers.distributions import given_support, refuse_outside
 from calipers.prediction import Prediction, Query, checked_levels
 from calipers.preprocessing import Column, DataError, OnUnread, accept, refuse_same_names
 from calipers.regressor import IntervalRegressor
@@ -122,7 +122,7 @@ class MultiTargetRegressor(RegressorMixin, BaseEstimator):
             raise ValueError("warm_start is not supported for several targets: set it to False")
         seed = int(check_random_state(estimator.random_state).randint(2**31))  # the same folds
         targets = _targets(y)
-        _check_targets(estimator, targets)
+        _check_targets(estimator, X, targets, sample_weight)
         models = [clone(estimator).set_params(random_state=seed) for _ in targets]
         fits = [
             fit_steps(model, X, target, sample_weight, groups)
@@ -404,16 +404,24 @@ def _targets(y: Any) -> list[Any]:
     return [frame[name] for name in frame]
 
 
-def _check_targets(estimator: IntervalRegressor, targets: Sequence[Any]) -> None:
+def _check_targets(
+    estimator: IntervalRegressor,
+    X: ArrayLike,
+    targets: Sequence[Any],
+    sample_weight: ArrayLike | None,
+) -> None:
     """Refuse targets that ``fit`` cannot take, before anything is learned from the others."""
     check_parameters(estimator)
-    bounds = estimator.bounds
-    low, high = (None, None) if bounds is None or isinstance(bounds, str) else bounds
+    used = slice(None)
+    if sample_weight is not None:
+        check_consistent_length(X, targets[0])
+        used = np.flatnonzero(checked_weights(sample_weight, X))
     for target in targets:
         with _naming(target.name):
             values = finite_target(target)
             check_size(values)
-            refuse_outside(values, Support(low, high))
+            numbers = np.arange(len(values))[used]
+            refuse_outside(values[used], given_support(estimator.bounds), numbers)
 
 
 @contextmanager

@@ -72,11 +72,10 @@ def learn_support(y: FloatArray, bounds: Bounds = "auto") -> Support:
     """
     if bounds is None:
         return Support()
-    if not isinstance(bounds, str):
-        low, high = (None if end is None else float(end) for end in bounds)
-        support = replace(_lattice(y), low=low, high=high, given=True)
-        refuse_outside(y, support)
-        return replace(support, atoms=_frequent_values(y, support))
+    given = given_support(bounds)
+    if given.given:
+        refuse_outside(y, given)
+        return with_atoms(replace(_lattice(y), low=given.low, high=given.high, given=True), y)
     if len(y) < MIN_ROWS or y.min() == y.max():
         return Support()
     support = _lattice(y)
@@ -88,22 +87,35 @@ def learn_support(y: FloatArray, bounds: Bounds = "auto") -> Support:
         low = 0.0
         if support.step:  # the first value of the lattice from 0 on
             low = float(support.at(np.ceil(-support.origin / support.step - CLOSE)))
-    support = replace(support, low=low, high=high)
-    return replace(support, atoms=_frequent_values(y, support))
+    return with_atoms(replace(support, low=low, high=high), y)
 
 
-def refuse_outside(y: FloatArray, support: Support) -> None:
-    """Raise ValueError for targets outside the user's bounds, naming the first."""
+def given_support(bounds: Bounds) -> Support:
+    """Support with the bounds that the user gives, and nothing else."""
+    if bounds is None or isinstance(bounds, str):
+        return Support()
+    low, high = (None if end is None else float(end) for end in bounds)
+    return Support(low, high, given=True)
+
+
+def refuse_outside(
+    y: FloatArray, support: Support, numbers: NDArray[np.integer] | None = None
+) -> None:
+    """Raise ValueError for targets outside the user's bounds, naming the first.
+
+    ``numbers`` are the row numbers of the targets, if these are some of more rows.
+    """
     low, high = support.bounds
+    numbers = np.arange(len(y)) if numbers is None else numbers
     for word, end, wrong in (("below", low, y < low), ("above", high, y > high)):
         if wrong.any():
-            row = int(np.flatnonzero(wrong)[0])
+            first = np.flatnonzero(wrong)[np.argmin(numbers[wrong])]
             shown = tuple(None if e is None else round(e, 12) for e in (support.low, support.high))
             shown = tuple(int(e) if e is not None and e == int(e) else e for e in shown)
             more = f", and {wrong.sum() - 1:,} more" if wrong.sum() > 1 else ""
             raise ValueError(
-                f"bounds={shown}: y must not be {word} {end:g}, got {y[row]:g} in row {row} "
-                f"(from 0){more}"
+                f"bounds={shown}: y must not be {word} {end:g}, got {y[first]:g} in row "
+                f"{numbers[first]} (from 0){more}"
             )
 
 
@@ -184,10 +196,10 @@ def _is_atom(y: FloatArray, lattice: bool) -> bool:
     return bool(rows >= STANDS_OUT * counts[1 : NEIGHBOURS + 1].mean())
 
 
-def _frequent_values(y: FloatArray, support: Support) -> tuple[float, ...]:
-    """Values that many targets have among others that differ, such as no profit and no loss."""
+def with_atoms(support: Support, y: FloatArray) -> Support:
+    """Add the values that many targets have among others that differ, such as a profit of 0."""
     if support.step or len(y) < MIN_ROWS:
-        return ()
+        return support
     values, counts = np.unique(y, return_counts=True)
     heavy = counts >= max(ATOM_ROWS, HEAVY * len(y))
     low, high = support.bounds
@@ -197,7 +209,7 @@ def _frequent_values(y: FloatArray, support: Support) -> tuple[float, ...]:
         others = counts[near][~heavy[near]]
         if others.size and counts[place] >= STANDS_OUT * others.mean():
             found.append(float(values[place]))
-    return tuple(found)
+    return replace(support, atoms=tuple(found))
 
 
 def match_atoms(

@@ -166,13 +166,22 @@ class Support:
 
     def widened(self, y: ArrayLike) -> Self:
         """The support without the bounds and the lattice that the values ``y`` contradict."""
+        return self.without(*self.contradicted(y))
+
+    def contradicted(self, y: ArrayLike) -> NDArray[np.bool_]:
+        """Whether values contradict the lower bound, the upper bound and the lattice, in a row."""
         value = np.asarray(y, np.float64)
         low, high = self.bounds
+        off = bool(self.step) and not self._on_lattice(value).all()
+        return np.array([(value < low).any(), (value > high).any(), off])
+
+    def without(self, low: bool, high: bool, lattice: bool) -> Self:
+        """The support without the lower bound, the upper bound and the lattice, or some of them."""
         changes: dict[str, Any] = {
-            "low": None if (value < low).any() else self.low,
-            "high": None if (value > high).any() else self.high,
+            "low": None if low else self.low,
+            "high": None if high else self.high,
         }
-        if self.step and not self._on_lattice(value).all():
+        if lattice:
             changes |= {"step": 0.0, "origin": 0.0, "decimals": 0, "values": ()}
         support = replace(self, **changes)
         return replace(support, latent=(), observed=()) if support.is_line else support
