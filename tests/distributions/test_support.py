@@ -27,9 +27,9 @@ def standardised(y):
 
 
 TARGETS |= {
-    "numbers 0.707 apart from -1.41421 to 1.41421": standardised(np.arange(500) % 5),
+    "numbers 0.707 apart from -1.414214 to 1.414214": standardised(np.arange(500) % 5),
     "numbers 0.0679 apart": standardised(RNG.integers(0, 51, 2000) / 1000 + 0.95),
-    "numbers 0.324 apart from -1.29777 to 0.973329": standardised(np.tile([2, 4, 9, 9], 50)),
+    "numbers 0.324 apart from -1.297771 to 0.973329": standardised(np.tile([2, 4, 9, 9], 50)),
 }
 
 
@@ -102,7 +102,7 @@ def test_the_largest_count_is_no_bound():
 
 def test_a_guessed_bound_lies_on_the_lattice():
     found = learn_support(np.repeat(np.arange(3, 43, 2.0), 20))
-    assert str(found) == "multiples of 2 from 1 upwards"
+    assert str(found) == "numbers 2 apart from 1 upwards"
     assert found.holds(found.observe([-3.0, 0.2, 1.0])).all()
 
 

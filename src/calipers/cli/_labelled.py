@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from calipers import load
 from calipers._progress import progress
-from calipers._text import counted, did_you_mean
+from calipers._text import counted, did_you_mean, digits
 from calipers.cli._options import OnMissing
 from calipers.distributions import Bounds
 from calipers.multitarget import MultiTargetRegressor
@@ -126,7 +126,8 @@ def check_bounds(bounds: Bounds, values: pd.DataFrame, table: RowSource) -> None
     high = np.inf if bounds[1] is None else bounds[1]
     for name, column in values.items():
         for row in (~column.between(low, high)).to_numpy().nonzero()[0][:1]:
-            problem = f"{column.iloc[row]:g} is outside the bounds {low:g} to {high:g}"
+            value, *ends = map(digits, (column.iloc[row], low, high))
+            problem = f"{value} is outside the bounds {' to '.join(ends)}"
             raise table.placed(DataError(problem, column=str(name), row=int(row)))
 
 

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calipers._arrays import FloatArray
+from calipers._text import digits
 from calipers.distributions._distribution import Distribution
 from calipers.distributions._support import Support
 
@@ -23,6 +24,8 @@ MIN_ROWS = 50
 REPEATS = 5.0
 # Largest number of decimals of a lattice of decimal numbers.
 MAX_DECIMALS = 6
+# Largest number of a lattice in its last decimal, which leaves a bit of precision for its cells.
+MAX_PLACES = 2.0**51
 # Largest number of values of any other lattice, also as a multiple of the distinct values seen.
 MAX_VALUES, GAPS = 1000, 4
 # Tolerances of values on a lattice, as fractions of a step, in double and in single precision.
@@ -72,6 +75,7 @@ def learn_support(y: FloatArray, bounds: Bounds = "auto") -> Support:
     """
     if bounds is None:
         return Support()
+    y = y + 0.0  # without negative zeros
     given = given_support(bounds)
     if given.given:
         refuse_outside(y, given)
@@ -94,7 +98,7 @@ def given_support(bounds: Bounds) -> Support:
     """Support with the bounds that the user gives, and nothing else."""
     if bounds is None or isinstance(bounds, str):
         return Support()
-    low, high = (None if end is None else float(end) for end in bounds)
+    low, high = (None if end is None else float(end) + 0.0 for end in bounds)
     return Support(low, high, given=True)
 
 
@@ -114,8 +118,8 @@ def refuse_outside(
             shown = tuple(int(e) if e is not None and e == int(e) else e for e in shown)
             more = f", and {wrong.sum() - 1:,} more" if wrong.sum() > 1 else ""
             raise ValueError(
-                f"bounds={shown}: y must not be {word} {end:g}, got {y[first]:g} in row "
-                f"{numbers[first]} (from 0){more}"
+                f"bounds={shown}: y must not be {word} {digits(end)}, got {digits(y[first])} "
+                f"in row {numbers[first]} (from 0){more}"
             )
 
 
@@ -124,9 +128,12 @@ def _lattice(y: FloatArray) -> Support:
     distinct = np.unique(y)
     if len(y) < MIN_ROWS or len(distinct) < 2 or len(distinct) * REPEATS > len(y):
         return Support()
-    if np.abs(distinct).max() > 1e12:
+    largest = np.abs(distinct).max()
+    if largest > MAX_PLACES:
         return Support()
     for decimals in range(MAX_DECIMALS + 1):
+        if largest * 10.0**decimals > MAX_PLACES:
+            break
         if (np.round(distinct, decimals) == distinct).all():
             units = np.rint(distinct * 10.0**decimals).astype(np.int64)
             step, origin = np.gcd.reduce(np.diff(units)), units[0]

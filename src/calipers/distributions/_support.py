@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from calipers._arrays import FloatArray
+from calipers._text import digits, listed
 
 # Tolerance of values on a lattice, and on one of listed values, as fractions of a step.
 _CLOSE, _CLOSE_LISTED = 1e-5, 1e-3
@@ -61,6 +62,13 @@ class Support:
     #: Values between the bounds that have mass, in ascending order, where others have none.
     atoms: tuple[float, ...] = ()
 
+    def __post_init__(self) -> None:
+        low, high = self.bounds
+        if not low <= high:
+            raise ValueError(f"low must not be above high, got {low:g} and {high:g}")
+        if not 0 <= self.step < np.inf:
+            raise ValueError(f"step must be a number from 0 on, got {self.step!r}")
+
     @property
     def is_line(self) -> bool:
         """Whether every number is as possible as its neighbours, so that T is the identity."""
@@ -89,17 +97,16 @@ class Support:
         elif self.step == 1 and self.origin == int(self.origin):
             kind = "integers"
         elif self.step:
-            kind = f"multiples of {self.step:g}"
-            kind += f" from {self.origin:g}" if self.origin and self.low is None else ""
+            size = digits(self.step)
+            kind = f"numbers {size} apart" if self.origin else f"multiples of {size}"
         low, high = self.ends
         if self.low is not None and self.high is not None:
-            kind = f"{kind} from {low:g} to {high:g}"
+            kind = f"{kind} from {digits(low)} to {digits(high)}"
         elif self.low is not None:
-            kind = f"non-negative {kind}" if low == 0 else f"{kind} from {low:g} upwards"
+            kind = f"non-negative {kind}" if low == 0 else f"{kind} from {digits(low)} upwards"
         elif self.high is not None:
-            kind = f"{kind} up to {high:g}"
-        often = " and ".join(f"{value:g}" for value in self.atoms)
-        return f"{kind}, often {often}" if often else kind
+            kind = f"{kind} up to {digits(high)}"
+        return f"{kind}, often {listed(map(digits, self.atoms))}" if self.atoms else kind
 
     def observe(self, latent: ArrayLike) -> FloatArray:
         """Apply T: the observed value of each latent one; infinite values become the bounds."""
