@@ -160,7 +160,7 @@ class MultiTargetRegressor(RegressorMixin, BaseEstimator):
         for model, target in zip(self.models_, targets, strict=True):
             with _naming(model.target_.name):
                 values = finite_target(target)
-                ensemble = model._ensemble.admitting(values)
+                ensemble = model._ensemble.admitting(values, sample=True)
             numbers, values = model.reader_.read_with_targets(model, X, values)
             found = ensemble.predict(numbers, Query((), at=values))
             ensembles.append(ensemble)
@@ -412,7 +412,7 @@ def _check_targets(
 ) -> None:
     """Refuse targets that ``fit`` cannot take, before anything is learned from the others."""
     check_parameters(estimator)
-    used = slice(None)
+    used: Any = slice(None)
     if sample_weight is not None:
         check_consistent_length(X, targets[0])
         used = np.flatnonzero(checked_weights(sample_weight, X))

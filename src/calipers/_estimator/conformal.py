@@ -49,7 +49,7 @@ def conformal_ensemble(
         by = WithoutTreePredictions(by) if callable(by) else by
     before = model._ensemble.calibrations
     kept = before if keep else tuple(c for c in before if c.corrects_by)
-    base = replace(model._ensemble, calibrations=kept).admitting(y)
+    base = replace(model._ensemble, calibrations=kept).admitting(y, sample=True)
     dist = base.calibrated(numbers)
     scores = base.scores(dist, y, np.random.default_rng(_seed(model.random_state)))
     labels = None if groups is None else group_labels(groups, y)

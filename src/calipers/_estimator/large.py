@@ -49,10 +49,6 @@ _CALIBRATION, _VALIDATION = 0.3, 0.12  # fractions of the sample
 _MIN_ROWS = 1000  # rows to learn the encoding from, if there are that many
 
 
-Rows = tuple[NDArray[np.floating], NDArray[np.floating]]
-"""Encoded inputs and targets."""
-
-
 class Scale(NamedTuple):
     """The transformation from rows to what networks are trained on."""
 
@@ -200,7 +196,7 @@ def _held_out(
     sample: Sample,
     to_calibrate: slice,
     to_validate: slice,
-) -> tuple[Rows, Rows, list[BlockSummary]]:
+) -> tuple[tuple[FloatArray, FloatArray], tuple[Float32Array, Float32Array], list[BlockSummary]]:
     """Encode the rows to calibrate and, scaled, to validate on; also return their summary."""
     part = slice(to_calibrate.start, to_validate.stop)
     X, y, numbers = np.empty((0, model.reader_.width)), sample.y[part], sample.numbers[part]
@@ -287,11 +283,13 @@ def _calibrated(
     model: Model, ensemble: Ensemble, X: FloatArray, y: FloatArray, seed: int
 ) -> Ensemble:
     """Calibrate the ensemble on rows that no network was trained on."""
+    support = replace(ensemble.support, atoms=())  # held-out rows give them mass
+    smooth = replace(ensemble, support=support)
     if not len(y) or not ensemble.head.has_interval:
-        return ensemble
+        return smooth
     fold = Fold(np.arange(0), np.arange(len(y)))
     fold_of = np.zeros(len(ensemble.bank), dtype=np.intp)
-    return calibrated(model, ensemble, ensemble, [fold], fold_of, X, y, seed=seed)[0]
+    return calibrated(model, smooth, ensemble, [fold], fold_of, X, y, seed=seed)[0]
 
 
 def _encoded(

@@ -240,7 +240,7 @@ def _support(
     given = given_support(model.bounds)
     refuse_outside(y[used], given, used)
     if model.bounds == "auto" and earlier is not None and not earlier.given:
-        return replace(earlier, latent=(), observed=()).widened(y[used])  # knots are of one fit
+        return replace(earlier.widened(y[used]), latent=(), observed=())  # knots are of one fit
     return learn_support(y[used], model.bounds)
 
 

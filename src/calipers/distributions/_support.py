@@ -13,9 +13,9 @@ T is monotone and y = T(y) for every value of the support, so that quantiles of 
 :math:`T(F^{-1}(p))` and an interval keeps its coverage when T is applied to its bounds.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
-from itertools import groupby
+from itertools import groupby, pairwise
 from typing import Any, Self
 
 import numpy as np
@@ -51,8 +51,8 @@ class Support:
     step: float = 0.0
     origin: float = 0.0
     decimals: int = 0  #: Number of decimals of the values of the lattice.
-    #: Knots of w, from the latent scale to the target's, both increasing, strictly but for an atom,
-    #: which has two knots; beyond them w has slope 1.
+    #: Knots of w, from the latent scale to the target's, both increasing, strictly but for an atom
+    #: or a bound that many targets have, which have two knots; beyond them w has slope 1.
     latent: tuple[float, ...] = ()
     observed: tuple[float, ...] = ()
     given: bool = False  #: Whether the bounds were given by the user; data may not contradict them.
@@ -148,8 +148,9 @@ class Support:
             place = np.ceil((value - self.origin) / self.step - self._close)
             edge = self.origin + (place - 0.5) * self.step
         edge = self._warped(edge, self.observed, self.latent)
-        for atom in {*self.atoms} & {*self.observed}:
-            edge = np.where(value == atom, self.latent[self.observed.index(atom)], edge)
+        for latent, (knot, following) in zip(self.latent, pairwise(self.observed), strict=False):
+            if knot == following:
+                edge = np.where(value == knot, latent, edge)
         return np.where(value <= low, -np.inf, np.where(value > high, np.inf, edge))
 
     def slope(self, y: ArrayLike) -> FloatArray:
@@ -183,15 +184,53 @@ class Support:
         return np.array([(value < low).any(), (value > high).any(), off])
 
     def without(self, low: bool, high: bool, lattice: bool) -> Self:
-        """The support without the lower bound, the upper bound and the lattice, or some of them."""
-        changes: dict[str, Any] = {
-            "low": None if low else self.low,
-            "high": None if high else self.high,
-        }
-        if lattice:
-            changes |= {"step": 0.0, "origin": 0.0, "decimals": 0, "values": ()}
-        support = replace(self, **changes)
-        return replace(support, latent=(), observed=()) if support.is_line else support
+        """The support without the lower bound, the upper bound and the lattice, or some of them.
+
+        Values whose mass has two edges keep it, as atoms.
+        """
+        support = self._off_lattice() if lattice else self
+        ends = {x for x, dropped in zip(support.bounds, (low, high), strict=True) if dropped}
+        left = {x for x in ends if support.observed.count(x) > 1}
+        support = replace(
+            support,
+            low=None if low else support.low,
+            high=None if high else support.high,
+            atoms=tuple(sorted({*support.atoms, *left})),
+        )
+        return support.without_atoms(())
+
+    def without_atoms(self, values: Collection[float]) -> Self:
+        """The support in which ``values`` have no mass."""
+        knots = [(z, x) for z, x in zip(self.latent, self.observed, strict=True) if x not in values]
+        support = replace(self, atoms=tuple(x for x in self.atoms if x not in values))
+        latent, observed = zip(*knots, strict=True) if knots and not support.is_line else ((), ())
+        return replace(support, latent=latent, observed=observed)
+
+    def _off_lattice(self) -> Self:
+        """The support without the lattice; the values between knots one step apart are atoms."""
+        cells = [False, *np.isclose(np.diff(self.observed), self.step).tolist(), False]
+        tiny = 1e-3 * float(np.diff(self.latent).min(initial=self.step))
+        knots: list[tuple[float, float]] = []
+        for start, edge, (below, above) in zip(
+            self.latent, self.observed, pairwise(cells), strict=False
+        ):
+            places = [edge - 0.5 * self.step] * below + [edge + 0.5 * self.step] * above
+            places = self.nearest(places).tolist() if places else [edge]
+            knots += zip((start, start + tiny), places, strict=False)
+        if cells[1]:  # a knot below, so that the atom is not the first
+            knots.insert(0, (knots[0][0] - self.step, knots[0][1] - self.step))
+        latent, observed = zip(*knots, strict=True) if knots else ((), ())
+        atoms = {x for x, following in pairwise(observed) if x == following} - {*self.ends}
+        return replace(
+            self,
+            step=0.0,
+            origin=0.0,
+            decimals=0,
+            values=(),
+            latent=latent,
+            observed=observed,
+            atoms=tuple(sorted(atoms)),
+        )
 
     @property
     def _close(self) -> float:
