@@ -210,6 +210,7 @@ def test_rows_of_weight_0_count_for_nothing(counts):
     weight = 1.0 * (y >= 0)
     model = small(bounds=(0, None), epochs=5).fit(X, y, sample_weight=weight)
     assert str(model.support_) == "non-negative integers"
+    model.conformalize(X, y, sample_weight=weight)
     weight[7] = 1
     refused = r"below 0, got -7 in row 7 \(from 0\)$"
     with pytest.raises(ValueError, match=refused):
