@@ -14,6 +14,7 @@ from calipers import IntervalRegressor, metrics
 from calipers.cli import app
 from calipers.cli._measures import measure
 from calipers.distributions import Support
+from calipers.multitarget import MultiTargetRegressor
 from calipers.networks import MLP
 from calipers.prediction import Query
 from calipers.report._format import percent
@@ -203,6 +204,22 @@ def test_bounds_given(counts):
         model.conformalize(X[:60], np.append(y[:2], np.full(58, 41.0)))
 
 
+def test_rows_of_weight_0_count_for_nothing(counts):
+    X, y = counts[0][:100], counts[1][:100].copy()
+    y[[3, 7, 9]] = -7
+    weight = 1.0 * (y >= 0)
+    model = small(bounds=(0, None), epochs=5).fit(X, y, sample_weight=weight)
+    assert str(model.support_) == "non-negative integers"
+    model.conformalize(X, y, sample_weight=weight)
+    weight[7] = 1
+    refused = r"below 0, got -7 in row 7 \(from 0\)$"
+    with pytest.raises(ValueError, match=refused):
+        model.fit(X, y, sample_weight=weight)
+    both = MultiTargetRegressor(model)
+    with pytest.raises(ValueError, match=refused):
+        both.fit(X, np.stack([y, y], axis=1), sample_weight=weight)
+
+
 def test_conformalize_gives_up_what_its_rows_contradict(counts):
     X, y = counts
     model = small(epochs=5).fit(X[:500], y[:500])
@@ -210,8 +227,65 @@ def test_conformalize_gives_up_what_its_rows_contradict(counts):
     assert str(model.support_) == "non-negative integers"
     inside = model.predict_interval(X[500:], 0.8)
     assert np.mean((inside[:, 0] <= y[500:]) & (y[500:] <= inside[:, 1])) >= 0.8
-    model.conformalize(X[500:], y[500:] - 0.5)
+    frequent = "non-negative numbers, often 1, 2 and 3"
+    told = f"to be non-negative integers, which does not hold for 1 of 500 rows: .* {frequent}$"
+    with pytest.warns(UserWarning, match=told):
+        model.conformalize(X[500:], np.append(y[500:-1], 0.5))
+    assert str(model.support_) == frequent
+    model = small(epochs=5).fit(X[:500], y[:500])
+    with pytest.warns(UserWarning, match="for 500 of 500 rows: from now on it is any number$"):
+        model.conformalize(X[500:], y[500:] - 0.5)
     assert model.support_.is_line
+
+
+@pytest.mark.parametrize("learn", [IntervalRegressor.conformalize, IntervalRegressor.update])
+@pytest.mark.parametrize("capped", [False, True])
+def test_one_contrary_row_does_not_take_the_mass_of_zeros(zeros, learn, capped):
+    X, y, model = zeros
+    if capped:
+        model = small().fit(X[:600], np.minimum(-y[:600], 0))
+    sign, again = -1 if capped else 1, copy(model)
+    with pytest.warns(UserWarning, match="any number, often 0"):
+        learn(again, X[600:], sign * np.append(y[600:-1], -0.5))
+    assert again.predict_dist(X).pmf(0.0).mean() == pytest.approx(np.mean(y == 0), abs=0.1)
+    sides = again.predict_interval(X)
+    assert np.mean(sides[:, 1] > 0 if capped else sides[:, 0] < 0) < 0.2
+
+
+TWO_VALUES = {
+    "a bound and one above": lambda u, rest: np.where(
+        u < 0.3, 0.0, np.where(u < 0.5, 10.0, 10 + rest)
+    ),
+    "one row below": lambda u, rest: np.where(u < 0.3, 0.0, rest) - 0.5 * (u == u.min()),
+    "neighbours": lambda u, rest: np.where(
+        u < 0.6, 1.0 * (u < 0.3), rest * np.where(u < 0.8, 1, -1) + (u < 0.8)
+    ),
+    "one below a cap": lambda u, rest: np.where(u < 0.5, 49.0 + (u < 0.2), 49 - rest),
+}
+
+
+@pytest.mark.parametrize("kind", TWO_VALUES)
+def test_every_frequent_value_has_mass(kind, tmp_path):
+    X, mean = rows(700, 6)
+    rng = np.random.default_rng(7)
+    y = TWO_VALUES[kind](rng.random(700), rng.gamma(2, mean))
+    model = small(epochs=20).fit(X, y)
+    dist = model.out_of_fold_.calibrated
+    frequent = [value for value in np.unique(y) if np.mean(y == value) > 0.1]
+    assert {*model.support_.atoms} <= {*frequent} <= {*model.support_.atoms, *model.support_.ends}
+    for value in frequent:
+        assert dist.pmf(value).mean() == pytest.approx(np.mean(y == value), abs=0.06)
+    assert np.isfinite(dist.logpdf(y)).all()
+    model.save(tmp_path)
+    assert calipers.load(tmp_path).support_ == model.support_
+
+
+def test_no_value_inside_is_frequent_without_held_out_rows():
+    X, mean = rows(300, 8)
+    y = np.where(np.arange(300) % 3 == 0, 0.0, mean - 1)
+    model = small(cv=None, epochs=5).fit(X, y)
+    assert model.support_.is_line
+    assert np.isfinite(model.predict_dist(X).logpdf(y)).all()
 
 
 def test_other_aggregations_and_points_keep_to_the_bounds(counts):

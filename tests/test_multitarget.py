@@ -269,7 +269,8 @@ def test_few_rows_give_infinite_joint_intervals():
 def test_conformalize_drops_assumptions_that_its_rows_contradict(bounded_model):
     X, Y = bounded(1000, 3)
     model, Y = deepcopy(bounded_model), Y.assign(capped=Y["capped"] + 2)
-    model.conformalize(X, Y)
+    with pytest.warns(UserWarning, match=r"up to 40, which does not hold for \d+ of 1,000 rows"):
+        model.conformalize(X, Y)
     supports = [str(own.support_) for own in model.models_]
     assert supports == ["any number", "integers from 0 to 1", "non-negative integers"]
     assert str(bounded_model.models_[0].support_) == "numbers up to 40"

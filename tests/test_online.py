@@ -52,6 +52,7 @@ def test_everything_that_is_predicted_follows(folder):
     assert np.isfinite(dist.var).all()
 
 
+@pytest.mark.filterwarnings("ignore:the target was assumed to be")
 def test_intervals_of_counts_are_counts_until_the_stream_says_otherwise():
     X, y = rows(150)
     counts = np.maximum(np.round(3 * y + 5), 0)
@@ -101,6 +102,7 @@ def of_counts():
     return IntervalRegressor(**SMALL).fit(X, np.random.default_rng(1).poisson(1.5, 300))
 
 
+@pytest.mark.filterwarnings("ignore:the target was assumed to be")
 def test_a_target_that_was_thought_impossible_is_a_miss(of_counts):
     model, row = copy(of_counts), [[0.0, 0.0]]
     (before,) = model.predict_interval(row, 0.9)
@@ -113,6 +115,7 @@ def test_a_target_that_was_thought_impossible_is_a_miss(of_counts):
     assert model.predict_quantiles(row, [1e-6])[0, 0] < 0
 
 
+@pytest.mark.filterwarnings("ignore:the target was assumed to be")
 @pytest.mark.parametrize("delay", [0, 3])
 def test_a_block_is_predicted_as_its_rows_are_one_by_one(delay):
     """Targets below the bound and between the integers, some before the first of them is known."""

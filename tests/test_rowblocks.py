@@ -15,6 +15,7 @@ import pyarrow.dataset
 import pyarrow.parquet as pq
 import pytest
 from sklearn.model_selection import TimeSeriesSplit
+from sklearn.utils import check_random_state
 
 import calipers.bank._shards as shards
 import calipers.bank._train as training
@@ -199,6 +200,16 @@ def small(monkeypatch):
     monkeypatch.setattr(shards, "_CELLS", 2**9)
 
 
+@pytest.fixture
+def roles(data, small):
+    """A row of each role in a fit of the seed of ``tiny``."""
+    seed = int(check_random_state(0).randint(2**31))
+    sample = RowBlocks(*data).sample(large._SAMPLE, seed)
+    parts = dict(zip(("calibrate", "validate", "learn"), large._roles(tiny(), sample), strict=True))
+    rows = {role: int(sample.numbers[part.start + 3]) for role, part in parts.items()}
+    return rows | {"train": int(np.setdiff1d(np.arange(ROWS), sample.numbers)[3])}
+
+
 class TestFit:
     def test_it_learns_and_covers(self, data, small):
         X, y = data
@@ -299,6 +310,26 @@ class TestFit:
         y = np.exp(data[1])
         y[::97] *= -1  # a sample may miss them, all rows do not
         assert tiny().fit(RowBlocks(data[0], y)).support_.low is None
+
+    @pytest.mark.parametrize("contrary", [-0.5, 0.5], ids=["below 0", "off the lattice"])
+    def test_no_row_is_left_out_of_what_is_assumed(self, contrary, data, small, roles):
+        counts = np.minimum(np.round(np.exp(data[1])), 9.0)
+        for row in roles.values():
+            y = counts.copy()
+            y[row] = contrary
+            found = tiny(epochs=1).fit(RowBlocks(data[0], y))
+            assert found.support_.holds(y).all()
+            assert found.target_.low == min(contrary, 0)
+
+    def test_bounds_given_hold_for_all_rows(self, data, small, roles):
+        for row in roles.values():
+            y = np.exp(data[1])
+            y[row] = -0.5
+            problem = (
+                rf"^bounds=\(0, None\): y must not be below 0, got -0.5 in row {row} \(from 0\)$"
+            )
+            with pytest.raises(ValueError, match=problem):
+                tiny(bounds=(0, None)).fit(RowBlocks(data[0], y))
 
     def test_points_alone(self, data, small):
         model = tiny(loss="mse", epochs=30).fit(RowBlocks(*data))
@@ -428,11 +459,13 @@ class TestErrors:
         with pytest.raises(ValueError, match=r"in the block of \d+ rows from 1,0\d\d on.*NaN"):
             tiny().fit(RowBlocks(parts))
 
-    def test_a_bad_value_in_the_sample_is_not_placed_by_a_row_of_the_sample(self, frame):
+    def test_a_bad_value_in_the_sample_is_placed_among_all_rows(self, frame):
         odd = frame.astype(object)
         odd.loc[::40, "a"] = "what"
-        with pytest.raises(ValueError, match=r"^column 'a': 'what' is not one of the numbers"):
+        problem = r"^column 'a', row (\d+) \(from 0\): 'what' is not one of the numbers"
+        with pytest.raises(ValueError, match=problem) as caught:
             tiny().fit(RowBlocks([odd], "y"))
+        assert caught.value.row % 40 == 0
 
     @pytest.mark.parametrize("later", [0, 2])
     def test_a_source_that_gives_other_rows_when_read_again(self, later, data, small):

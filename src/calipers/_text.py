@@ -63,6 +63,15 @@ def describe_support(target: str, support: str, excluded: int = 0) -> str:
     return f"{text}, which {counted(excluded, 'target')} {'is' if excluded == 1 else 'are'} not"
 
 
+def digits(value: float) -> str:
+    """Return a number with six decimals, or six significant digits if it is small.
+
+    >>> digits(20000001.0), digits(1234567.25), digits(-1 / 3), digits(1e-9)
+    ('20000001', '1234567.25', '-0.333333', '1e-09')
+    """
+    return f"{value:g}" if abs(value) < 1 else f"{round(value, 6):.15g}"
+
+
 def column_values(column: Mapping[str, Any], most: int, *, typical: bool = False) -> str:
     """Return the range of a column, as JSON describes it, or its first categories.
 

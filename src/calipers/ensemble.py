@@ -17,6 +17,7 @@ import numpy as np
 from calipers import _checks as checks
 from calipers._arrays import FloatArray
 from calipers._blocks import sum_members
+from calipers._text import counted
 from calipers.aggregation import AGGREGATIONS, Aggregation, Interval
 from calipers.bank import Bank, Upgraded
 from calipers.calibration import (
@@ -225,14 +226,26 @@ class Ensemble:
         places = (None, None) if units is None else (units.input_center, units.input_scale)
         return AdaptiveCoverage.start(_ANY if last is None else last.n_rows, *places)
 
-    def admitting(self, y: FloatArray) -> "Ensemble":
+    def admitting(self, y: FloatArray, *, sample: bool = False) -> "Ensemble":
         """Return the ensemble without assumptions about the target that these targets contradict.
 
-        Bounds that the user gave are not an assumption: targets outside them raise ``ValueError``.
+        Warns if there are any. Values with mass keep it; if the targets are a ``sample``, only
+        those that some of them have. Bounds that the user gave are not an assumption: targets
+        outside them raise ``ValueError``.
         """
         if self.support.given:
             refuse_outside(y, self.support)
-        return replace(self, support=self.support.widened(y))
+        support = self.support.widened(y)
+        if sample:
+            new = {*support.atoms} - {*self.support.atoms}
+            support = support.without_atoms(new - {*y.tolist()})
+        if support != self.support:
+            wrong = np.sum(~self.support.holds(y))
+            checks.warn(
+                f"the target was assumed to be {self.support}, which does not hold for {wrong:,} "
+                f"of {counted(len(y), 'row')}: from now on it is {support}"
+            )
+        return replace(self, support=support)
 
     def latent_targets(
         self, dist: NetworkDistribution, y: FloatArray, rng: np.random.Generator

@@ -26,12 +26,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, RegressorMixin, clone
 from sklearn.utils import Tags, check_random_state
-from sklearn.utils.validation import check_is_fitted
+from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
 from calipers import storage
 from calipers._arrays import FloatArray
 from calipers._estimator import (
     check_size,
+    checked_weights,
     finite_target,
     fit_steps,
     learn_table,
@@ -51,7 +52,7 @@ from calipers._serialization import (
 )
 from calipers.cluster import is_lazy
 from calipers.crossfit import OutOfFold
-from calipers.distributions import Support, refuse_outside
+from calipers.distributions import given_support, refuse_outside
 from calipers.prediction import Prediction, Query, checked_levels
 from calipers.preprocessing import (
     Column,
@@ -138,7 +139,7 @@ class MultiTargetRegressor(RegressorMixin, BaseEstimator):
             raise ValueError("warm_start is not supported for several targets: set it to False")
         seed = int(check_random_state(estimator.random_state).randint(2**31))  # the same folds
         targets = _finite(_targets(y), X)
-        _check_targets(estimator, targets)
+        _check_targets(estimator, X, targets, sample_weight)
         if is_frame(X):  # what is learned of the inputs does not depend on the target
             weights = None if sample_weight is None else scaled_weights(X, sample_weight)
             X = cast(Any, learn_table(estimator.preprocessor, X, weights) or X)
@@ -178,7 +179,7 @@ class MultiTargetRegressor(RegressorMixin, BaseEstimator):
         ensembles, depths = [], []
         for model, target in zip(self.models_, targets, strict=True):
             with _naming(model.target_.name):
-                ensemble = model._ensemble.admitting(target.to_numpy())
+                ensemble = model._ensemble.admitting(target.to_numpy(), sample=True)
             numbers, values = model.reader_.read_with_targets(model, X, target)
             found = ensemble.predict(numbers, Query((), at=values))
             ensembles.append(ensemble)
@@ -450,16 +451,24 @@ def _finite(targets: Sequence[Any], X: Any) -> list[Any]:
     return found
 
 
-def _check_targets(estimator: IntervalRegressor, targets: Sequence[Any]) -> None:
+def _check_targets(
+    estimator: IntervalRegressor,
+    X: ArrayLike,
+    targets: Sequence[Any],
+    sample_weight: ArrayLike | None,
+) -> None:
     """Refuse targets that ``fit`` cannot take, before anything is learned from the others."""
     check_parameters(estimator)
-    bounds = estimator.bounds
-    low, high = (None, None) if bounds is None or isinstance(bounds, str) else bounds
+    used: Any = slice(None)
+    if sample_weight is not None:
+        check_consistent_length(X, targets[0])
+        used = np.flatnonzero(checked_weights(sample_weight, X))
     for target in targets:
         values = target.to_numpy()
         with _naming(target.name):
             check_size(values)
-            refuse_outside(values, Support(low, high))
+            numbers = np.arange(len(values))[used]
+            refuse_outside(values[used], given_support(estimator.bounds), numbers)
 
 
 @contextmanager

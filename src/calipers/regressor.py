@@ -586,7 +586,8 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
         If these rows and new ones are exchangeable, an interval of coverage c contains a new target
         with probability at least c, whatever the model; see ``calipers.calibration``.
         ``about_["conformalized"]`` records ``rows``, and ``effective_rows``: the number of
-        independent rows of equal weight that they are worth.
+        independent rows of equal weight that they are worth. What ``bounds="auto"`` assumed and
+        these rows contradict is dropped with a warning.
 
         Parameters
         ----------
@@ -607,8 +608,8 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
             the networks take them, to labels, with which a model cannot be saved. Subgroups with
             too few rows for ``coverage`` have the guarantee of all rows together.
         sample_weight : array-like of shape (n_samples,), optional
-            Weights of these rows; coverage then refers to rows in proportion to them, and is
-            approximate.
+            Weights of these rows, those of weight 0 are ignored; coverage then refers to rows in
+            proportion to them, and is approximate.
         shifted_to : array-like of shape (n_new, n_features), optional
             Inputs from the deployment distribution. The density ratio is estimated by a
             classifier, cross-fitted and clipped, so that the guarantee is approximate.
@@ -639,8 +640,8 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
         Intervals of every coverage, quantiles, densities and point predictions adapt to the recent
         targets, whatever the drift, with nothing to tune; the networks do not change. Each row is
         predicted before the model learns from it. So a target that ``support_`` excludes is a miss,
-        and rows predicted later may have such values in their intervals. ``save`` keeps what was
-        learned.
+        and rows predicted later may have such values in their intervals, as a warning says.
+        ``save`` keeps what was learned.
 
         Parameters
         ----------

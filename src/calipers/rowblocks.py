@@ -28,6 +28,7 @@ class Sample(NamedTuple):
 
     X: Any  #: Their inputs.
     y: FloatArray  #: (rows,): Their targets.
+    numbers: NDArray[np.uint64]  #: (rows,): Their row numbers in the source.
     #: (rows,): The hashes that selected them, in ascending order: the first rows of a sample are a
     #: sample, too.
     hashes: Hashes
@@ -220,7 +221,7 @@ def _drawn(block: tuple[Hashes, Any, FloatArray], seed: int, limit: int) -> Samp
     numbers, X, y = block
     hashes = _hashes(numbers, seed)
     chosen = np.flatnonzero(hashes <= np.uint64(limit))
-    return Sample(_take(X, chosen), y[chosen], hashes[chosen], len(y))
+    return Sample(_take(X, chosen), y[chosen], numbers[chosen], hashes[chosen], len(y))
 
 
 def merged_sample(parts: Sequence[Sample], rows: int) -> Sample:
@@ -237,7 +238,8 @@ def merged_sample(parts: Sequence[Sample], rows: int) -> Sample:
     else:
         X = np.concatenate(inputs)[order]
     y = np.concatenate([part.y for part in parts])[order]
-    return Sample(X, y, hashes[order], sum(part.total for part in parts))
+    numbers = np.concatenate([part.numbers for part in parts])[order]
+    return Sample(X, y, numbers, hashes[order], sum(part.total for part in parts))
 
 
 def _most_rows(rows: int, X: Any) -> int:

@@ -87,6 +87,16 @@ def test_what_cannot_be_done(options, problem, files, run, here):
     assert not (here / "model").exists()
 
 
+@pytest.mark.parametrize("way", ["--in-blocks", "--in-memory"])
+def test_a_target_outside_the_bounds_is_placed_in_its_file(way, files, run, here):
+    files.loc[1500, "price"] = "-7.0"
+    files[1200:].to_csv(here / "b.csv", index=False)
+    done = run(*FIT.split(), way, "--bounds", "0,")
+    assert done.exit_code == 3, done.output
+    shown = " ".join(done.output.split())
+    assert "b.csv, row 301, column 'price': -7 is outside the bounds 0 to inf" in shown
+
+
 def test_rows_without_a_target_are_counted_and_its_kind_is_kept(files, run, here):
     files.assign(price="")[:50].to_csv(here / "none.csv", index=False)  # has no target at all
     command = FIT.replace("a.csv b.csv", "none.csv a.csv b.csv")

@@ -165,6 +165,7 @@ def test_watch_predicts_from_labels_known_at_the_time(stream, run, here, saved):
     assert "--block 60" in words(refused)
 
 
+@pytest.mark.filterwarnings("always:the target was assumed to be")
 def test_watch_predicts_counts_before_one_is_negative(run, here):
     rng = np.random.default_rng(0)
     rows = pd.DataFrame({"x": rng.uniform(-2, 2, 212)})
@@ -176,7 +177,9 @@ def test_watch_predicts_counts_before_one_is_negative(run, here):
     for block in ("1", "500"):
         model.save(here / block)
         command = ("watch", block, "stream.csv", "--block", block, "--out", f"{block}.csv")
-        assert run(*command).exit_code == 0
+        found = run(*command)
+        assert found.exit_code == 0
+        assert "note: the target was assumed to be non-negative integers" in words(found)
     assert pd.read_csv(here / "500.csv")["lower_0.95"].min() == 0
     assert (here / "1.csv").read_bytes() == (here / "500.csv").read_bytes()
     assert str(calipers.load(here / "500").support_) == "integers"

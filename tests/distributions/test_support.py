@@ -27,9 +27,9 @@ def standardised(y):
 
 
 TARGETS |= {
-    "numbers 0.707 apart from -1.41421 to 1.41421": standardised(np.arange(500) % 5),
+    "numbers 0.707 apart from -1.414214 to 1.414214": standardised(np.arange(500) % 5),
     "numbers 0.0679 apart": standardised(RNG.integers(0, 51, 2000) / 1000 + 0.95),
-    "numbers 0.324 apart from -1.29777 to 0.973329": standardised(np.tile([2, 4, 9, 9], 50)),
+    "numbers 0.324 apart from -1.297771 to 0.973329": standardised(np.tile([2, 4, 9, 9], 50)),
 }
 
 
@@ -102,7 +102,7 @@ def test_the_largest_count_is_no_bound():
 
 def test_a_guessed_bound_lies_on_the_lattice():
     found = learn_support(np.repeat(np.arange(3, 43, 2.0), 20))
-    assert str(found) == "multiples of 2 from 1 upwards"
+    assert str(found) == "numbers 2 apart from 1 upwards"
     assert found.holds(found.observe([-3.0, 0.2, 1.0])).all()
 
 
@@ -143,9 +143,64 @@ def test_what_new_rows_contradict_is_given_up():
     assert str(counts.widened([-1.0])) == "integers"
     assert str(counts.widened([0.5])) == "non-negative numbers"
     assert counts.widened([-0.5]) == Support()
-    matched = Support(low=0.0, step=1.0, latent=(0.1, 0.9), observed=(0.5, 1.5))
+    matched = Support(low=0.0, step=1.0, latent=(0.1, 0.9), observed=(0.5, 3.5))
     assert matched.widened([0.5]).latent == matched.latent
     assert matched.widened([-0.5]) == Support()
+
+
+def test_values_with_mass_keep_it_when_an_assumption_is_given_up():
+    """All cells between two knots a step apart are those of matched values."""
+    edges = {"latent": (-5.0, 0.1, 0.9, 2.0), "observed": (-0.5, 0.5, 1.5, 4.5)}
+    counts, values = Support(low=0.0, step=1.0, **edges), np.array([0.0, 1.0])
+    assert str(counts.widened([-1.0])) == "integers"
+    assert str(counts.widened([0.5])) == "non-negative numbers, often 1"
+    assert str(counts.widened([-0.5])) == "any number, often 0 and 1"
+    for contrary, low in ((-1.0, -5.0), (0.5, -np.inf), (-0.5, -5.0)):
+        found = counts.widened([contrary])
+        assert found.holds([contrary, *values]).all()
+        np.testing.assert_allclose(found.lower_edge(values), [low, 0.1], atol=1e-3)
+        np.testing.assert_allclose(found.upper_edge(values), [0.1, 0.9], atol=1e-3)
+        assert (found.observe([0.0, 0.5]) == values).all()
+        assert (np.diff(found.latent) > 0).all()
+    capped = Support(high=9.0, latent=(3.0, 7.0, 20.0), observed=(4.0, 9.0, 9.0))
+    assert capped.lower_edge(9.0) == 7
+    wider = capped.widened([9.5])
+    assert str(wider) == "any number, often 9"
+    assert (wider.lower_edge(9.0), wider.upper_edge(9.0)) == (7, 20)
+
+
+@pytest.mark.parametrize("impossible", [{"low": 5.0, "high": 0.0}, {"step": -1.0}, {"low": np.nan}])
+def test_impossible_supports_are_refused(impossible):
+    with pytest.raises(ValueError, match="must"):
+        Support(**impossible)
+
+
+def test_texts_have_all_digits_that_matter():
+    assert (
+        str(Support(low=20000001.0, step=2.0, origin=1.0))
+        == "numbers 2 apart from 20000001 upwards"
+    )
+    assert (
+        str(Support(step=5.4, origin=3.7, decimals=1, low=3.7))
+        == "numbers 5.4 apart from 3.7 upwards"
+    )
+    assert str(Support(high=1234567.25)) == "numbers up to 1234567.25"
+    with pytest.raises(ValueError, match=r"below 1234567\.5, got 1234567\.25 in row 0"):
+        learn_support(np.array([1234567.25]), (1234567.5, None))
+
+
+def test_zeros_have_no_sign():
+    y = np.where(np.arange(500) % 3 == 0, -0.0, RNG.gamma(2, 1, 500))
+    for bounds in ("auto", (-0.0, None)):
+        assert not np.signbit(learn_support(y, bounds).observe(-1.0))
+
+
+@pytest.mark.parametrize("y", [RNG.poisson(3, 500) + 1e15, 1e13 * RNG.poisson(3, 500)])
+def test_large_integers_are_a_lattice(y):
+    found = learn_support(y)
+    assert found.holds(y).all()
+    assert found.step == np.diff(np.unique(y)).min()
+    assert (found.lower_edge(y) < found.upper_edge(y)).all()
 
 
 def test_a_support_survives_json():

@@ -11,6 +11,7 @@ from calipers._estimator.large import fit_steps as fit_steps
 from calipers._estimator.row_checks import (
     check_size as check_size,
     checked_target as checked_target,
+    checked_weights as checked_weights,
     finite_target as finite_target,
 )
 from calipers._estimator.training_rows import scaled_weights as scaled_weights

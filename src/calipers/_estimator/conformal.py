@@ -49,11 +49,14 @@ def conformal_ensemble(
         by = WithoutTreePredictions(by) if callable(by) else by
     before = model._ensemble.calibrations
     kept = before if keep else tuple(c for c in before if c.corrects_by)
-    base = replace(model._ensemble, calibrations=kept).admitting(y)
-    dist = base.calibrated(numbers)
-    scores = base.scores(dist, y, np.random.default_rng(_seed(model.random_state)))
     labels = None if groups is None else group_labels(groups, y)
     weights = _weights(numbers, row_weight, labels, sample_weight)
+    if weights is not None and sample_weight is not None and weights.any():
+        used = weights > 0  # the other rows count for nothing
+        numbers, y, weights = numbers[used], y[used], weights[used]
+    base = replace(model._ensemble, calibrations=kept).admitting(y, sample=True)
+    dist = base.calibrated(numbers)
+    scores = base.scores(dist, y, np.random.default_rng(_seed(model.random_state)))
     if half_life is not None:
         weights = 0.5 ** (np.arange(len(y), 0, -1) / half_life)
     if shifted_to is not None:

@@ -151,10 +151,11 @@ def train_ensemble(
     trained = yield Training(program, table, plans)
     count = model.n_networks
     held_out, ensemble = (
-        ensemble_of(
-            model, part if source is None else Upgraded(source, part), rows.support, target_map
+        ensemble_of(model, part if source is None else Upgraded(source, part), support, target_map)
+        for part, support in (
+            (trained[:count], rows.support),
+            (trained[-count:], replace(rows.support, atoms=())),  # held-out rows give them mass
         )
-        for part in (trained[:count], trained[-count:])
     )
     if model.cv is None:
         return ensemble

@@ -37,7 +37,7 @@ from calipers._outliers import outlier_limits, outlying_targets
 from calipers.bank import Bank, Plan, Program, ShardWriter, Table, scaled_inputs, spawn_seeds
 from calipers.cluster import is_lazy
 from calipers.crossfit import Fold
-from calipers.distributions import Support, TargetMap, refuse_outside
+from calipers.distributions import Support, TargetMap, given_support, refuse_outside, with_atoms
 from calipers.ensemble import Ensemble
 from calipers.networks import traits
 from calipers.preprocessing import Column, DataError
@@ -68,7 +68,7 @@ class Scale(NamedTuple):
 class BlockSummary(NamedTuple):
     """Summary of blocks of rows."""
 
-    support: Support  # that of a sample, without assumptions that these rows contradict
+    contradicted: NDArray[np.bool_]  # assumptions about the target, see ``Support.contradicted``
     target: tuple[float, float]  # lowest and highest
     low: FloatArray  # of each input
     high: FloatArray
@@ -76,15 +76,8 @@ class BlockSummary(NamedTuple):
     outliers: list[int]  # row numbers of the first of them
 
     def __add__(self, other: "BlockSummary") -> "BlockSummary":  # type: ignore[override]
-        lattice: dict[str, Any] = {"step": 0.0, "origin": 0.0, "decimals": 0, "values": ()}
-        support = replace(
-            self.support,
-            low=None if other.support.low is None else self.support.low,
-            high=None if other.support.high is None else self.support.high,
-            **({} if other.support.step else lattice),
-        )
         return BlockSummary(
-            support,
+            self.contradicted | other.contradicted,
             (min(self.target[0], other.target[0]), max(self.target[1], other.target[1])),
             np.minimum(self.low, other.low),
             np.maximum(self.high, other.high),
@@ -126,12 +119,12 @@ def fit_blocks(
     seed = int(check_random_state(model.random_state).randint(2**31))
     shares = WorkerShares.of(rows, model.n_networks) if is_lazy(rows.source) else None
     sample = (rows if shares is None else shares).sample(_SAMPLE, seed)
+    refuse_outside(sample.y, given_support(model.bounds), sample.numbers)
     to_calibrate, to_validate, to_learn = _roles(model, sample)
     try:
         data = read_rows(model, sample.X[to_learn], sample.y[to_learn], None, None, reset=True)
-    except DataError as error:  # its row is an index into the sample, not into the source
-        raise DataError(error.problem, column=error.column) from None
-    model.target_ = _spanning(model.target_, sample.y.min(), sample.y.max())
+    except DataError as error:
+        raise _in_source(error, sample.numbers[to_learn]) from None
     if isinstance(rows.target, str):
         model.target_ = replace(model.target_, name=rows.target)
     # Rows whose targets encode categories must not be trained on.
@@ -149,19 +142,22 @@ def fit_blocks(
         per_worker = count if shares is None else -(-count // len(shares.workers))
         program, scale = _shape(model, data, per_worker, sample.total)
         encode = partial(_encoded, model, scale, data.support)
-        validation = scale(*_read(model, sample, to_validate))
+        calibration, validation, seen = _held_out(
+            model, scale, data.support, sample, to_calibrate, to_validate
+        )
         train = partial(_trained, model, program, scale, validation, data.seed)
         remaining = rows.without(sample, last, seed)
         seeds = spawn_seeds(data.seed, model.n_networks)
-        seen: list[BlockSummary] = []
         if shares is None:
             bank = train(_encode_here(remaining, count, encode, seen), count, seeds, model.n_jobs)
         else:
-            banks, seen = shares.train(remaining, encode, train, seeds)
+            banks, seen_there = shares.train(remaining, encode, train, seeds)
+            seen += seen_there
             bank = Bank.concatenate(banks)[shares.order(len(seeds))]
             model.about_["shares"] = len(banks)
-        ensemble = ensemble_of(model, bank, _record_ranges(model, seen), scale.target_map)
-        return _calibrated(model, ensemble, *_read(model, sample, to_calibrate), data.seed)
+        support = _record_ranges(model, data, seen)
+        ensemble = ensemble_of(model, bank, support, scale.target_map)
+        return _calibrated(model, ensemble, *calibration, data.seed)
 
 
 def _check(model: Model) -> None:
@@ -193,11 +189,26 @@ def _roles(model: Model, sample: Sample) -> tuple[slice, slice, slice]:
     return slice(*ends[:2]), slice(*ends[1:3]), slice(*ends[2:])
 
 
-def _read(model: Model, sample: Sample, part: slice) -> tuple[FloatArray, FloatArray]:
-    """Encode rows of a sample as numbers."""
-    if part.start == part.stop:
-        return np.empty((0, model.reader_.width)), sample.y[part]
-    return model.reader_.read_with_targets(model, sample.X[part], sample.y[part])
+def _held_out(
+    model: Model,
+    scale: Scale,
+    support: Support,
+    sample: Sample,
+    to_calibrate: slice,
+    to_validate: slice,
+) -> tuple[tuple[FloatArray, FloatArray], tuple[Float32Array, Float32Array], list[BlockSummary]]:
+    """Encode the rows to calibrate and, scaled, to validate on; also return their summary."""
+    part = slice(to_calibrate.start, to_validate.stop)
+    X, y, numbers = np.empty((0, model.reader_.width)), sample.y[part], sample.numbers[part]
+    seen = []
+    if len(y):
+        try:
+            X, y = model.reader_.read_with_targets(model, sample.X[part], y)
+        except DataError as error:
+            raise _in_source(error, numbers) from None
+        seen = [_summary(scale, support, numbers, X, y)]
+    validation = scale(X[to_validate], y[to_validate])
+    return (X[to_calibrate], y[to_calibrate]), validation, seen
 
 
 def _shape(model: Model, data: TrainingRows, count: int, total: int) -> tuple[Program, Scale]:
@@ -272,11 +283,13 @@ def _calibrated(
     model: Model, ensemble: Ensemble, X: FloatArray, y: FloatArray, seed: int
 ) -> Ensemble:
     """Calibrate the ensemble on rows that no network was trained on."""
+    support = replace(ensemble.support, atoms=())  # held-out rows give them mass
+    smooth = replace(ensemble, support=support)
     if not len(y) or not ensemble.head.has_interval:
-        return ensemble
+        return smooth
     fold = Fold(np.arange(0), np.arange(len(y)))
     fold_of = np.zeros(len(ensemble.bank), dtype=np.intp)
-    return calibrated(model, ensemble, ensemble, [fold], fold_of, X, y, seed=seed)[0]
+    return calibrated(model, smooth, ensemble, [fold], fold_of, X, y, seed=seed)[0]
 
 
 def _encoded(
@@ -290,22 +303,30 @@ def _encoded(
     """Encode a block of rows for training, and summarise it; ``numbers`` are its row numbers."""
     try:
         X, y = model.reader_.read_with_targets(model, X, y)
-        if support.given:
-            refuse_outside(y, support)
     except ValueError as error:
         raise _placed(error, numbers) from None
+    if support.given:
+        refuse_outside(y, support, numbers)
+    return scale(X, y), _summary(scale, support, numbers, X, y)
+
+
+def _summary(
+    scale: Scale, support: Support, numbers: NDArray[np.uint64], X: FloatArray, y: FloatArray
+) -> BlockSummary:
+    """Summarise a block of encoded rows; ``support`` is that of a sample."""
     outside = (y < scale.ordinary[0]) | (y > scale.ordinary[1])
     outliers = numbers[outside][:NAMED].tolist()
     ends = (float(y.min()), float(y.max()))
     low, high = X.min(axis=0), X.max(axis=0)
-    seen = BlockSummary(support.widened(y), ends, low, high, int(outside.sum()), outliers)
-    return scale(X, y), seen
+    count = int(outside.sum())
+    return BlockSummary(support.contradicted(y), ends, low, high, count, outliers)
 
 
-def _record_ranges(model: Model, seen: list[BlockSummary]) -> Support:
+def _record_ranges(model: Model, data: TrainingRows, seen: list[BlockSummary]) -> Support:
     """Record the ranges of all rows in the model, and return the support of the target.
 
-    Warns if rows were left out since their targets are likely to be errors.
+    It is that of ``data``, a sample, without assumptions that other rows contradict. Warns if rows
+    were left out since their targets are likely to be errors.
     """
     total = reduce(add, seen)
     model.target_ = _spanning(model.target_, *total.target)
@@ -316,13 +337,21 @@ def _record_ranges(model: Model, seen: list[BlockSummary]) -> Support:
         count, first = total.outlier_count, total.outliers
         where = f"{count:,} rows, the first of them {', '.join(map(str, first))} (from 0)"
         note_far_targets(model, count, first, where)
-    return total.support
+    if not total.contradicted.any():
+        return data.support
+    return with_atoms(data.support.without(*total.contradicted), data.y)
+
+
+def _in_source(error: DataError, numbers: NDArray[np.uint64]) -> DataError:
+    """Return an error about rows of these numbers with the position of its row in the source."""
+    row = None if error.row is None else int(numbers[error.row])
+    return DataError(error.problem, column=error.column, row=row)
 
 
 def _placed(error: ValueError, numbers: NDArray[np.uint64]) -> DataError:
     """Return an error in a block with its position among all rows."""
     if isinstance(error, DataError) and error.row is not None:
-        return DataError(error.problem, column=error.column, row=int(numbers[error.row]))
+        return _in_source(error, numbers)
     return DataError(f"in the block of {len(numbers):,} rows from {numbers[0]:,} on: {error}")
 
 

@@ -19,7 +19,13 @@ from calipers._estimator.row_checks import checked_weights, group_labels
 from calipers._outliers import FAR_TARGETS, outlying_targets
 from calipers.bank import Plan, Program, Scaling, Table
 from calipers.crossfit import Fold, leave_rows_out, make_folds
-from calipers.distributions import Support, TargetMap, learn_support, refuse_outside
+from calipers.distributions import (
+    Support,
+    TargetMap,
+    given_support,
+    learn_support,
+    refuse_outside,
+)
 from calipers.networks import traits
 from calipers.preprocessing import (
     TargetEncoding,
@@ -229,16 +235,13 @@ def _support(
 ) -> Support:
     """Learn the values that the target can take from rows of positive weight.
 
-    What earlier rows have shown stays, as far as these do not contradict it. Bounds that the user
-    gives hold for all rows.
+    What earlier rows have shown stays, as far as these do not contradict it.
     """
-    bounds = model.bounds
-    if bounds is not None and not isinstance(bounds, str):
-        low, high = bounds
-        refuse_outside(y, Support(low, high))  # the error has the user's row numbers
-    elif bounds is not None and earlier is not None and not earlier.given:
-        return replace(earlier, latent=(), observed=()).widened(y[used])  # knots are of one fit
-    return learn_support(y[used], bounds)
+    given = given_support(model.bounds)
+    refuse_outside(y[used], given, used)
+    if model.bounds == "auto" and earlier is not None and not earlier.given:
+        return replace(earlier.widened(y[used]), latent=(), observed=())  # knots are of one fit
+    return learn_support(y[used], model.bounds)
 
 
 def scaled_weights(X: ArrayLike, sample_weight: ArrayLike) -> FloatArray | None:

@@ -147,7 +147,8 @@ def check_support(document: Any, place: str) -> None:
     atoms = np.array(document.get("atoms", []), np.float64)
     if atoms.size and (document["step"] or not (np.diff(atoms) > 0).all()):
         refuse(f"{place}.atoms", "in rising order, and empty on a lattice", document["atoms"])
-    flat = np.isin(document["observed"][1:], atoms) & (np.arange(len(steps[1])) > 0)
+    heavy = [*atoms, *(end for end in (low, high) if end is not None)]
+    flat = np.isin(document["observed"][1:], heavy) & (np.arange(len(steps[1])) > 0)
     if not (steps[0] > 0).all():
         refuse(f"{place}.latent", "in rising order", document["latent"])
     if not ((steps[1] > 0) | (flat & (steps[1] == 0))).all():

@@ -12,6 +12,7 @@ from calipers.cli import _labelled as reading
 from calipers.cli._columns import print_table
 from calipers.cli._fit import FitOptions
 from calipers.cli._measures import measure
+from calipers.distributions import Bounds
 from calipers.preprocessing import DataError
 from calipers.regressor import IntervalRegressor
 from calipers.rowblocks import RowBlocks
@@ -30,7 +31,7 @@ def fit_in_blocks(
     if not options.as_json:
         typer.echo("The files are read in blocks, with held-out rows in place of cross-validation.")
     target = options.target[0]
-    blocks = _TargetBlocks(files, kinds.pop(target, None), options)
+    blocks = _TargetBlocks(files, kinds.pop(target, None), model.bounds, options)
     seed, rows = options.seed, RowBlocks(blocks, target)
     sample = rows.sample(_TEST_ROWS, seed + 1)
     options.check_learnable(blocks.whole, sample.total, {target: (blocks.low, blocks.high)})
@@ -85,6 +86,7 @@ class _TargetBlocks:
 
     files: list[str]
     given_kind: str | None  # number format of the target, or None to detect it
+    bounds: Bounds
     options: FitOptions
 
     @property
@@ -101,6 +103,7 @@ class _TargetBlocks:
             table, values, left_out, kinds = reading.take_targets(
                 block, [name], {name: kind}, missing, whole=False
             )
+            reading.check_bounds(self.bounds, values, table)
             inputs, _ = reading.inputs_and_groups(table, [name], None, self.options.ignore)
             inputs = inputs.reset_index(drop=True)
             self.left_out += left_out

@@ -13,10 +13,9 @@ from calipers.cli._holdout import HoldOut, copies, time_order
 from calipers.cli._measures import measure, measure_targets
 from calipers.cli._options import cluster_at
 from calipers.cli._printing import note
-from calipers.distributions import Bounds
 from calipers.more_rows import worth_of_more_rows
 from calipers.multitarget import MultiTargetRegressor, models_of
-from calipers.preprocessing import DataError, TableEncoder, describe_numbers, how_written
+from calipers.preprocessing import TableEncoder, describe_numbers, how_written
 from calipers.regressor import IntervalRegressor
 from calipers.tables import RowSource
 
@@ -38,7 +37,7 @@ def fit_in_memory(
     columns.note_leaks(result["columns"], inputs, values)
     if not options.as_json:
         columns.print_table(result)
-    _check_bounds(model.bounds, values, table)
+    reading.check_bounds(model.bounds, values, table)
     encoder.set_params(kinds=encoder.kinds_)
     model.set_params(preprocessor__kinds=encoder.kinds_)
     refit = len(values) <= REFIT_ROWS if options.refit is None else options.refit
@@ -79,18 +78,6 @@ def _inputs_and_holdout(
         if name not in inputs:
             kinds.pop(name, None)
     return inputs, HoldOut(options.test_fraction, labels, times, name)
-
-
-def _check_bounds(bounds: Bounds, values: pd.DataFrame, table: RowSource) -> None:
-    """Refuse targets outside ``bounds``, naming the first by its place in the file."""
-    if bounds is None or isinstance(bounds, str):
-        return
-    low = -np.inf if bounds[0] is None else bounds[0]
-    high = np.inf if bounds[1] is None else bounds[1]
-    for name, column in values.items():
-        for row in (~column.between(low, high)).to_numpy().nonzero()[0][:1]:
-            problem = f"{column.iloc[row]:g} is outside the bounds {low:g} to {high:g}"
-            raise table.placed(DataError(problem, column=str(name), row=int(row)))
 
 
 def _train(

@@ -13,8 +13,9 @@ from numpy.typing import NDArray
 
 from calipers import load
 from calipers._progress import progress
-from calipers._text import counted, did_you_mean
+from calipers._text import counted, did_you_mean, digits
 from calipers.cli._options import OnMissing
+from calipers.distributions import Bounds
 from calipers.multitarget import MultiTargetRegressor
 from calipers.preprocessing import (
     DataError,
@@ -111,6 +112,19 @@ def refusing(table: RowSource) -> Iterator[None]:
         raise
     except ValueError as error:
         raise typer.BadParameter(str(error)) from None
+
+
+def check_bounds(bounds: Bounds, values: pd.DataFrame, table: RowSource) -> None:
+    """Refuse targets outside ``bounds``, naming the first by its place in the file."""
+    if bounds is None or isinstance(bounds, str):
+        return
+    low = -np.inf if bounds[0] is None else bounds[0]
+    high = np.inf if bounds[1] is None else bounds[1]
+    for name, column in values.items():
+        for row in (~column.between(low, high)).to_numpy().nonzero()[0][:1]:
+            value, *ends = map(digits, (column.iloc[row], low, high))
+            problem = f"{value} is outside the bounds {' to '.join(ends)}"
+            raise table.placed(DataError(problem, column=str(name), row=int(row)))
 
 
 def inputs_and_groups(

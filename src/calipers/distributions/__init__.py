@@ -13,10 +13,12 @@ from calipers.distributions._formulas import Members as Members
 from calipers.distributions._grid import mixture_values_on_grid as mixture_values_on_grid
 from calipers.distributions._learn_support import (
     Bounds,
+    given_support as given_support,
     latent_targets as latent_targets,
     learn_support,
     match_atoms as match_atoms,
     refuse_outside as refuse_outside,
+    with_atoms as with_atoms,
 )
 from calipers.distributions._mixture import SplitNormalMixture
 from calipers.distributions._mixture_formulas import mixture_logpdf as mixture_logpdf

@@ -11,7 +11,8 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from calipers._arrays import FloatArray
+from calipers._arrays import BoolArray, FloatArray
+from calipers._text import digits
 from calipers.distributions._distribution import Distribution
 from calipers.distributions._support import Support
 
@@ -23,6 +24,8 @@ MIN_ROWS = 50
 REPEATS = 5.0
 # Largest number of decimals of a lattice of decimal numbers.
 MAX_DECIMALS = 6
+# Largest number of a lattice in its last decimal, which leaves a bit of precision for its cells.
+MAX_PLACES = 2.0**51
 # Largest number of values of any other lattice, also as a multiple of the distinct values seen.
 MAX_VALUES, GAPS = 1000, 4
 # Tolerances of values on a lattice, as fractions of a step, in double and in single precision.
@@ -35,6 +38,8 @@ STANDS_OUT, NEIGHBOURS = 5.0, 20
 MAX_GRADES = 12
 # Fraction of rows from which the mass of a value is matched: on a lattice, at a bound.
 HEAVY, HEAVY_BOUND = 0.1, 0.01
+# Least distance of knots on the latent scale, as a fraction of the range of the targets.
+RISE = 1e-6
 # Distance of latent targets from the lower edge of their cell, as a fraction of the cell.
 INSIDE = 1e-6
 # Largest number of rows, and quantiles of each, that represent the distribution of all predictions.
@@ -72,11 +77,11 @@ def learn_support(y: FloatArray, bounds: Bounds = "auto") -> Support:
     """
     if bounds is None:
         return Support()
-    if not isinstance(bounds, str):
-        low, high = (None if end is None else float(end) for end in bounds)
-        support = replace(_lattice(y), low=low, high=high, given=True)
-        refuse_outside(y, support)
-        return replace(support, atoms=_frequent_values(y, support))
+    y = y + 0.0  # without negative zeros
+    given = given_support(bounds)
+    if given.given:
+        refuse_outside(y, given)
+        return with_atoms(replace(_lattice(y), low=given.low, high=given.high, given=True), y)
     if len(y) < MIN_ROWS or y.min() == y.max():
         return Support()
     support = _lattice(y)
@@ -88,22 +93,35 @@ def learn_support(y: FloatArray, bounds: Bounds = "auto") -> Support:
         low = 0.0
         if support.step:  # the first value of the lattice from 0 on
             low = float(support.at(np.ceil(-support.origin / support.step - CLOSE)))
-    support = replace(support, low=low, high=high)
-    return replace(support, atoms=_frequent_values(y, support))
+    return with_atoms(replace(support, low=low, high=high), y)
 
 
-def refuse_outside(y: FloatArray, support: Support) -> None:
-    """Raise ValueError for targets outside the user's bounds, naming the first."""
+def given_support(bounds: Bounds) -> Support:
+    """Support with the bounds that the user gives, and nothing else."""
+    if bounds is None or isinstance(bounds, str):
+        return Support()
+    low, high = (None if end is None else float(end) + 0.0 for end in bounds)
+    return Support(low, high, given=True)
+
+
+def refuse_outside(
+    y: FloatArray, support: Support, numbers: NDArray[np.integer] | None = None
+) -> None:
+    """Raise ValueError for targets outside the user's bounds, naming the first.
+
+    ``numbers`` are the row numbers of the targets, if these are some of more rows.
+    """
     low, high = support.bounds
+    numbers = np.arange(len(y)) if numbers is None else numbers
     for word, end, wrong in (("below", low, y < low), ("above", high, y > high)):
         if wrong.any():
-            row = int(np.flatnonzero(wrong)[0])
+            first = np.flatnonzero(wrong)[np.argmin(numbers[wrong])]
             shown = tuple(None if e is None else round(e, 12) for e in (support.low, support.high))
             shown = tuple(int(e) if e is not None and e == int(e) else e for e in shown)
             more = f", and {wrong.sum() - 1:,} more" if wrong.sum() > 1 else ""
             raise ValueError(
-                f"bounds={shown}: y must not be {word} {end:g}, got {y[row]:g} in row {row} "
-                f"(from 0){more}"
+                f"bounds={shown}: y must not be {word} {digits(end)}, got {digits(y[first])} "
+                f"in row {numbers[first]} (from 0){more}"
             )
 
 
@@ -112,9 +130,12 @@ def _lattice(y: FloatArray) -> Support:
     distinct = np.unique(y)
     if len(y) < MIN_ROWS or len(distinct) < 2 or len(distinct) * REPEATS > len(y):
         return Support()
-    if np.abs(distinct).max() > 1e12:
+    largest = np.abs(distinct).max()
+    if largest > MAX_PLACES:
         return Support()
     for decimals in range(MAX_DECIMALS + 1):
+        if largest * 10.0**decimals > MAX_PLACES:
+            break
         if (np.round(distinct, decimals) == distinct).all():
             units = np.rint(distinct * 10.0**decimals).astype(np.int64)
             step, origin = np.gcd.reduce(np.diff(units)), units[0]
@@ -184,10 +205,10 @@ def _is_atom(y: FloatArray, lattice: bool) -> bool:
     return bool(rows >= STANDS_OUT * counts[1 : NEIGHBOURS + 1].mean())
 
 
-def _frequent_values(y: FloatArray, support: Support) -> tuple[float, ...]:
-    """Values that many targets have among others that differ, such as no profit and no loss."""
+def with_atoms(support: Support, y: FloatArray) -> Support:
+    """Add the values that many targets have among others that differ, such as a profit of 0."""
     if support.step or len(y) < MIN_ROWS:
-        return ()
+        return support
     values, counts = np.unique(y, return_counts=True)
     heavy = counts >= max(ATOM_ROWS, HEAVY * len(y))
     low, high = support.bounds
@@ -197,7 +218,7 @@ def _frequent_values(y: FloatArray, support: Support) -> tuple[float, ...]:
         others = counts[near][~heavy[near]]
         if others.size and counts[place] >= STANDS_OUT * others.mean():
             found.append(float(values[place]))
-    return tuple(found)
+    return replace(support, atoms=tuple(found))
 
 
 def match_atoms(
@@ -206,51 +227,53 @@ def match_atoms(
     """Move the edges of heavy atoms so that predictions have the same mass there as targets.
 
     On average over rows, the mass of the latent distribution up to each edge becomes the fraction
-    of targets there; the same is done at the deciles of the targets. Predictions are by networks
-    that were not trained on the rows, and ``support`` has no knots.
+    of targets there; the same is done at the deciles of the targets. Values that no target has are
+    no atoms. Predictions are by networks that were not trained on the rows, and ``support`` has no
+    knots.
     """
     weights = np.ones(len(y)) if weights is None else weights
     values = np.unique(y)
-    if len(values) < 2:
-        return support
     cumulative = np.cumsum(np.bincount(np.searchsorted(values, y), weights)) / weights.sum()
     mass = np.diff(cumulative, prepend=0.0)
-    low, high = support.ends
-    between = _places_between(values, support)
-    if support.step:
-        heavy = mass >= HEAVY
-    else:
-        heavy = (mass >= HEAVY_BOUND) & ((values == low) | (values == high))
-    if not (heavy.any() or between.size):
+    atoms = np.isin(values, support.atoms)
+    support = replace(support, atoms=tuple(values[atoms].tolist()))
+    heavy = atoms | (mass >= HEAVY_BOUND) & np.isin(values, support.ends)
+    heavy = mass >= HEAVY if support.step else heavy
+    if len(values) < 2 or not heavy.any():
         return support
-    chosen = heavy | np.append(heavy[1:], False)  # an atom has an edge below it and one above
-    if not support.step:
-        chosen = heavy & (values == low)
-    chosen[np.searchsorted(cumulative, np.arange(1, 10) / 10)] = True
-    edges, levels = values + 0.5 * support.step, cumulative.copy()
-    if heavy[-1] and not support.step:  # an upper bound has its edge below it
-        levels[-1], chosen[-1] = cumulative[-2], True
-        chosen[-2] = False
-    edges[between - 1] = values[between]
-    chosen[between - 1] = chosen[between] = True
-    chosen &= (levels > 0) & (levels < 1)
-    latent, observed = _pooled_quantiles(dist, levels[chosen], weights), edges[chosen]
-    rising = np.diff(latent, prepend=-np.inf) > 1e-9 * np.ptp(y)
-    latent, observed = latent[rising], observed[rising]
-    if (observed[:1] == observed[1:2]).any():  # a knot below, so that the atom is not the first
-        start = np.ptp(y)
-        latent, observed = (np.append(part[0] - start, part) for part in (latent, observed))
+    ends = heavy.copy()  # the values up to whose upper edge the mass is matched
+    ends[np.searchsorted(cumulative, np.arange(1, 10) / 10)] = True
+    edges = _lattice_edges if support.step else _atom_edges
+    observed, levels = edges(support, values, cumulative, heavy, ends)
+    outer = 1 / (len(y) + 1)  # probability of a new target beyond all of these
+    latent = _pooled_quantiles(dist, np.clip(levels, outer, 1 - outer), weights)
+    span = np.ptp(y)
+    if observed[0] == observed[1]:  # a knot below, so that the atom is not the first
+        latent, observed = (np.append(part[0] - span, part) for part in (latent, observed))
+    shift = RISE * span * np.arange(len(latent))
+    latent = np.maximum.accumulate(latent - shift) + shift
     return replace(support, latent=tuple(latent.tolist()), observed=tuple(observed.tolist()))
 
 
-def _places_between(values: FloatArray, support: Support) -> NDArray[np.intp]:
-    """Indices of the atoms between the bounds among ``values``, each with other values around it.
+def _atom_edges(
+    support: Support, values: FloatArray, cumulative: FloatArray, heavy: BoolArray, ends: BoolArray
+) -> tuple[FloatArray, FloatArray]:
+    """Edges of values, two of a heavy one, and the fraction of targets up to each."""
+    ends = heavy | ends & (cumulative < 1)
+    observed = np.append(values[heavy], values[ends])
+    levels = np.append(np.append(0.0, cumulative)[:-1][heavy], cumulative[ends])
+    order = np.lexsort((levels, observed))
+    return observed[order], levels[order]
 
-    The value below an atom lends it its place among the knots, so it has none of its own.
-    """
-    places = np.flatnonzero(np.isin(values, support.atoms))
-    places = places[(places > 1) & (places < len(values) - 2)]
-    return places[np.diff(places, prepend=-1) > 1]
+
+def _lattice_edges(
+    support: Support, values: FloatArray, cumulative: FloatArray, heavy: BoolArray, ends: BoolArray
+) -> tuple[FloatArray, FloatArray]:
+    """Edges of cells, both of a heavy value, and the fraction of targets up to each."""
+    places = np.rint((values - support.origin) / support.step)
+    edges = np.unique(np.append(places[heavy] - 1, places[ends]))
+    levels = np.append(0.0, cumulative)[np.searchsorted(places, edges, side="right")]
+    return support.origin + (edges + 0.5) * support.step, levels
 
 
 def _pooled_quantiles(dist: Distribution, levels: FloatArray, weights: FloatArray) -> FloatArray:

@@ -13,15 +13,16 @@ T is monotone and y = T(y) for every value of the support, so that quantiles of 
 :math:`T(F^{-1}(p))` and an interval keeps its coverage when T is applied to its bounds.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
-from itertools import groupby
+from itertools import groupby, pairwise
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from calipers._arrays import FloatArray
+from calipers._text import digits, listed
 
 # Tolerance of values on a lattice, and on one of listed values, as fractions of a step.
 _CLOSE, _CLOSE_LISTED = 1e-5, 1e-3
@@ -50,8 +51,8 @@ class Support:
     step: float = 0.0
     origin: float = 0.0
     decimals: int = 0  #: Number of decimals of the values of the lattice.
-    #: Knots of w, from the latent scale to the target's, both increasing, strictly but for an atom,
-    #: which has two knots; beyond them w has slope 1.
+    #: Knots of w, from the latent scale to the target's, both increasing, strictly but for an atom
+    #: or a bound that many targets have, which have two knots; beyond them w has slope 1.
     latent: tuple[float, ...] = ()
     observed: tuple[float, ...] = ()
     given: bool = False  #: Whether the bounds were given by the user; data may not contradict them.
@@ -60,6 +61,13 @@ class Support:
     values: tuple[float, ...] = ()
     #: Values between the bounds that have mass, in ascending order, where others have none.
     atoms: tuple[float, ...] = ()
+
+    def __post_init__(self) -> None:
+        low, high = self.bounds
+        if not low <= high:
+            raise ValueError(f"low must not be above high, got {low:g} and {high:g}")
+        if not 0 <= self.step < np.inf:
+            raise ValueError(f"step must be a number from 0 on, got {self.step!r}")
 
     @property
     def is_line(self) -> bool:
@@ -89,17 +97,16 @@ class Support:
         elif self.step == 1 and self.origin == int(self.origin):
             kind = "integers"
         elif self.step:
-            kind = f"multiples of {self.step:g}"
-            kind += f" from {self.origin:g}" if self.origin and self.low is None else ""
+            size = digits(self.step)
+            kind = f"numbers {size} apart" if self.origin else f"multiples of {size}"
         low, high = self.ends
         if self.low is not None and self.high is not None:
-            kind = f"{kind} from {low:g} to {high:g}"
+            kind = f"{kind} from {digits(low)} to {digits(high)}"
         elif self.low is not None:
-            kind = f"non-negative {kind}" if low == 0 else f"{kind} from {low:g} upwards"
+            kind = f"non-negative {kind}" if low == 0 else f"{kind} from {digits(low)} upwards"
         elif self.high is not None:
-            kind = f"{kind} up to {high:g}"
-        often = " and ".join(f"{value:g}" for value in self.atoms)
-        return f"{kind}, often {often}" if often else kind
+            kind = f"{kind} up to {digits(high)}"
+        return f"{kind}, often {listed(map(digits, self.atoms))}" if self.atoms else kind
 
     def observe(self, latent: ArrayLike) -> FloatArray:
         """Apply T: the observed value of each latent one; infinite values become the bounds."""
@@ -141,8 +148,9 @@ class Support:
             place = np.ceil((value - self.origin) / self.step - self._close)
             edge = self.origin + (place - 0.5) * self.step
         edge = self._warped(edge, self.observed, self.latent)
-        for atom in {*self.atoms} & {*self.observed}:
-            edge = np.where(value == atom, self.latent[self.observed.index(atom)], edge)
+        for latent, (knot, following) in zip(self.latent, pairwise(self.observed), strict=False):
+            if knot == following:
+                edge = np.where(value == knot, latent, edge)
         return np.where(value <= low, -np.inf, np.where(value > high, np.inf, edge))
 
     def slope(self, y: ArrayLike) -> FloatArray:
@@ -166,16 +174,63 @@ class Support:
 
     def widened(self, y: ArrayLike) -> Self:
         """The support without the bounds and the lattice that the values ``y`` contradict."""
+        return self.without(*self.contradicted(y))
+
+    def contradicted(self, y: ArrayLike) -> NDArray[np.bool_]:
+        """Whether values contradict the lower bound, the upper bound and the lattice, in a row."""
         value = np.asarray(y, np.float64)
         low, high = self.bounds
-        changes: dict[str, Any] = {
-            "low": None if (value < low).any() else self.low,
-            "high": None if (value > high).any() else self.high,
-        }
-        if self.step and not self._on_lattice(value).all():
-            changes |= {"step": 0.0, "origin": 0.0, "decimals": 0, "values": ()}
-        support = replace(self, **changes)
-        return replace(support, latent=(), observed=()) if support.is_line else support
+        off = bool(self.step) and not self._on_lattice(value).all()
+        return np.array([(value < low).any(), (value > high).any(), off])
+
+    def without(self, low: bool, high: bool, lattice: bool) -> Self:
+        """The support without the lower bound, the upper bound and the lattice, or some of them.
+
+        Values whose mass has two edges keep it, as atoms.
+        """
+        support = self._off_lattice() if lattice else self
+        ends = {x for x, dropped in zip(support.bounds, (low, high), strict=True) if dropped}
+        left = {x for x in ends if support.observed.count(x) > 1}
+        support = replace(
+            support,
+            low=None if low else support.low,
+            high=None if high else support.high,
+            atoms=tuple(sorted({*support.atoms, *left})),
+        )
+        return support.without_atoms(())
+
+    def without_atoms(self, values: Collection[float]) -> Self:
+        """The support in which ``values`` have no mass."""
+        knots = [(z, x) for z, x in zip(self.latent, self.observed, strict=True) if x not in values]
+        support = replace(self, atoms=tuple(x for x in self.atoms if x not in values))
+        latent, observed = zip(*knots, strict=True) if knots and not support.is_line else ((), ())
+        return replace(support, latent=latent, observed=observed)
+
+    def _off_lattice(self) -> Self:
+        """The support without the lattice; the values between knots one step apart are atoms."""
+        cells = [False, *np.isclose(np.diff(self.observed), self.step).tolist(), False]
+        tiny = 1e-3 * float(np.diff(self.latent).min(initial=self.step))
+        knots: list[tuple[float, float]] = []
+        for start, edge, (below, above) in zip(
+            self.latent, self.observed, pairwise(cells), strict=False
+        ):
+            places = [edge - 0.5 * self.step] * below + [edge + 0.5 * self.step] * above
+            places = self.nearest(places).tolist() if places else [edge]
+            knots += zip((start, start + tiny), places, strict=False)
+        if cells[1]:  # a knot below, so that the atom is not the first
+            knots.insert(0, (knots[0][0] - self.step, knots[0][1] - self.step))
+        latent, observed = zip(*knots, strict=True) if knots else ((), ())
+        atoms = {x for x, following in pairwise(observed) if x == following} - {*self.ends}
+        return replace(
+            self,
+            step=0.0,
+            origin=0.0,
+            decimals=0,
+            values=(),
+            latent=latent,
+            observed=observed,
+            atoms=tuple(sorted(atoms)),
+        )
 
     @property
     def _close(self) -> float:
