@@ -103,7 +103,7 @@ class _TargetBlocks:
             table, values, left_out, kinds = reading.take_targets(
                 block, [name], {name: kind}, missing, whole=False
             )
-            reading.check_bounds(self.bounds, values, table)
+            reading.refuse_out_of_bounds(self.bounds, values, table)
             inputs, _ = reading.inputs_and_groups(table, [name], None, self.options.ignore)
             inputs = inputs.reset_index(drop=True)
             self.left_out += left_out

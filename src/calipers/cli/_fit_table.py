@@ -37,7 +37,7 @@ def fit_in_memory(
     columns.note_leaks(result["columns"], inputs, values)
     if not options.as_json:
         columns.print_table(result)
-    reading.check_bounds(model.bounds, values, table)
+    reading.refuse_out_of_bounds(model.bounds, values, table)
     encoder.set_params(kinds=encoder.kinds_)
     model.set_params(preprocessor__kinds=encoder.kinds_)
     refit = len(values) <= REFIT_ROWS if options.refit is None else options.refit

@@ -114,7 +114,7 @@ def refusing(table: RowSource) -> Iterator[None]:
         raise typer.BadParameter(str(error)) from None
 
 
-def check_bounds(bounds: Bounds, values: pd.DataFrame, table: RowSource) -> None:
+def refuse_out_of_bounds(bounds: Bounds, values: pd.DataFrame, table: RowSource) -> None:
     """Refuse targets outside ``bounds``, naming the first by its place in the file."""
     if bounds is None or isinstance(bounds, str):
         return
