@@ -331,8 +331,8 @@ def test_where_a_number_is_infinite():
 def test_a_fit_reads_every_column_once(monkeypatch, uneven):
     """The kinds of columns of text are detected from their values, which are used from then on."""
     rng = np.random.default_rng(0)
-    shop, code = rng.integers(0, 60, (2, 1200))
-    effect = rng.normal(size=60)[shop] + rng.normal(size=60)[code]
+    shop, code = rng.integers(0, 90, (2, 1200))
+    effect = rng.normal(size=90)[shop] + rng.normal(size=90)[code]
     text = {"shop": [f"shop {i}" for i in shop], "code": [f"{37 * i % 1009},5" for i in code]}
     X = pd.DataFrame(text | {"size": [f"{x:,.2f} €" for x in rng.uniform(1e3, 1e6, 1200)]})
     y, weights = effect + rng.normal(0, 0.3, 1200), 1.0 + rng.random(1200) * uneven

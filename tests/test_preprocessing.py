@@ -278,14 +278,14 @@ class TestCategories:
         assert len(encoder.get_feature_names_out()) == 5 + 2 + 1
 
     @pytest.mark.parametrize(
-        ("levels", "rows", "inputs"), [(40, 25, 39), (40, 15, 30), (30, 9, 30)]
+        ("levels", "rows", "inputs"), [(70, 25, 69), (70, 15, 60), (60, 9, 60)]
     )
     def test_of_many_those_with_enough_rows_have_inputs(self, levels, rows, inputs):
         encoder = one([f"c{i % levels}" for i in range(levels * rows)])
         assert len(encoder.columns_[0].categories) == inputs
 
     def test_of_very_many_only_some_have_inputs(self):
-        frequent = [f"c{i % 35}" for i in range(35 * 20)]
+        frequent = [f"c{i % 65}" for i in range(65 * 20)]
         encoder = one(frequent + [f"rare {i % 10}" for i in range(190)])
         assert encoder.columns_[0].categories == tuple(sorted(set(frequent)))
 

@@ -119,7 +119,7 @@ def test_rare_categories_have_their_words_too():
     X, _ = schools(400, repeated=4)
     encoder = TableEncoder().fit(X)
     column = encoder.columns_[0]
-    assert (column.kind, len(column.categories)) == ("category", 30)
+    assert (column.kind, len(column.categories)) == ("category", 60)
     assert column.note.endswith("; inputs for 6 words in them")
     names = encoder.get_feature_names_out().tolist()
     new = encoder.transform(pd.DataFrame({"name": ["Beauty farm"], "x": 0.5}))[0]
@@ -242,9 +242,9 @@ def test_subgroups(model):
 
 def test_several_targets_of_which_one_depends_on_a_category(tmp_path):
     rng = np.random.default_rng(0)
-    shop = rng.integers(0, 60, 600)
+    shop = rng.integers(0, 90, 600)
     X = pd.DataFrame({"shop": [f"shop {i}" for i in shop], "x": rng.uniform(size=600)})
-    Y = np.stack([rng.normal(size=60)[shop], rng.normal(size=600)], axis=1)
+    Y = np.stack([rng.normal(size=90)[shop], rng.normal(size=600)], axis=1)
     model = MultiTargetRegressor(IntervalRegressor(**SMALL)).fit(X, Y)
     notes = [one.inputs_[0].note for one in model.models_]
     assert notes[0] != notes[1]

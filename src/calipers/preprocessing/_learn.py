@@ -34,7 +34,8 @@ class LearnedColumn(NamedTuple):
     values: NDArray[Any]
 
 
-FEW_CATEGORIES = 30  # up to which every category has an input
+FEW_CATEGORIES = 60  # up to which every category has an input
+_FEW_TEXTS = 30  # distinct texts up to which a column is a category although some are numbers
 FEWEST_ROWS = 2  # of a category with an input, unless a user says otherwise
 _ROWS_FOR_INPUT = 20  # rows with which one of many categories has an input
 _MAX_INPUTS = 300  # of one column
@@ -49,7 +50,7 @@ def learn(
     name = str(series.name)
     kind, _, written = (kind or "").partition(" ")
     if not kind:
-        detected = kinds.find_kind(series, max_categories or FEW_CATEGORIES)
+        detected = kinds.find_kind(series, max_categories or _FEW_TEXTS)
     elif kind in ("number", "date"):
         style, form = written_format(series, kind, written)
         detected = kinds.DetectedKind(kind, style, form)
