@@ -10,7 +10,9 @@ settings:
 - thirty: inputs for the thirty most frequent levels, and the frequency of the others;
 - one-hot: an input for each level that occurs twice;
 - targets: thirty plus mean and spread of each level's targets;
-- default: the same with inputs for all levels of twenty rows or more.
+- default: the same with inputs for the sixty most frequent levels, or for all of twenty rows or
+  more;
+- named twice: the default, but levels of a single row count as unseen.
 
 Printed are the interval score of 90% intervals, CRPS and RMSE in standard deviations of the target,
 means over seeds, for test rows whose levels were seen in training; then score, CRPS and coverage of
@@ -58,6 +60,16 @@ TABLES = {
         ("country", "year", "pop", "gdpPercap"),
         ("country",),
     ),
+    "crimes": (
+        ("AER", "Guns", "violent"),
+        ("year", "prisoners", "afam", "cauc", "male", "population", "income", "density", "state"),
+        ("state",),
+    ),
+    "prisons": (
+        ("causaldata", "texas", "bmprison"),
+        ("year", "state", "alcohol", "income", "ur", "poverty", "black", "perc1519", "aidscapita"),
+        ("state",),
+    ),
     "chemistry": (
         ("mlmRev", "Chem97", "score"),
         ("lea", "school", "gender", "age", "gcsescore"),
@@ -81,13 +93,14 @@ TABLES = {
 }
 """Package, table and target; inputs; and the categories of many levels."""
 
-CHOSEN_ON = ("flights", "air time", "ratings", "lectures", "countries")
+CHOSEN_ON = ("flights", "air time", "ratings", "lectures", "countries", "crimes", "prisons")
 
 WAYS = {
     "thirty": {"target_encoding": False, "max_categories": 30},
     "one-hot": {"target_encoding": False, "max_categories": 10**6},
     "targets": {"max_categories": 30},
     "default": {},
+    "named twice": {"min_frequency": 2},
 }
 
 

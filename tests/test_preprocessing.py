@@ -278,7 +278,7 @@ class TestCategories:
         assert len(encoder.get_feature_names_out()) == 5 + 2 + 1
 
     @pytest.mark.parametrize(
-        ("levels", "rows", "inputs"), [(70, 25, 69), (70, 15, 60), (60, 9, 60)]
+        ("levels", "rows", "inputs"), [(70, 25, 69), (70, 15, 60), (60, 9, 59), (30, 9, 30)]
     )
     def test_of_many_those_with_enough_rows_have_inputs(self, levels, rows, inputs):
         encoder = one([f"c{i % levels}" for i in range(levels * rows)])

@@ -58,8 +58,8 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         text is written may follow: ``"number 1.234,5"``, ``"number 10:30"``,
         ``"date %d/%m/%Y"``.
     max_categories : int, optional
-        Most categories of a column that are one-hot encoded. By default the 60 most frequent ones,
-        and of up to 300 those that have 20 rows or more.
+        Most categories of a column that are one-hot encoded. By default up to 30; of more, all but
+        one, at most the 60 most frequent ones, or up to 300 that have 20 rows or more.
     min_frequency : int, optional
         Rows that a category must have for that, and for its name to be stored: of others, digests
         are stored, and they count as unseen. By default 2, but a model that learns the targets of
@@ -67,7 +67,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
     target_encoding : bool, default True
         Whether a model that the encoder is part of (``IntervalRegressor(preprocessor=...)``) learns
         the mean and spread of the targets of each category that has no column of its own, where
-        there are more than ``max_categories`` or 60, and of each numeric code. The encoder alone
+        there are more than ``max_categories`` or 30, and of each numeric code. The encoder alone
         never looks at targets.
 
     Attributes

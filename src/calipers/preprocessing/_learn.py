@@ -34,11 +34,10 @@ class LearnedColumn(NamedTuple):
     values: NDArray[Any]
 
 
-FEW_CATEGORIES = 60  # up to which every category has an input
-_FEW_TEXTS = 30  # distinct texts up to which a column is a category although some are numbers
+FEW_CATEGORIES = 30  # up to which every category has an input
 FEWEST_ROWS = 2  # of a category with an input, unless a user says otherwise
-_ROWS_FOR_INPUT = 20  # rows with which one of many categories has an input
-_MAX_INPUTS = 300  # of one column
+_ROWS_FOR_INPUT = 20  # rows with which one of many categories has an input ...
+_MIN_INPUTS, _MAX_INPUTS = 60, 300  # ... and categories that have one, of one column
 _FEW_ROWS = 10  # mean rows of a category below which words in the names have inputs
 _NO_WORDS = f"free text without a word that many rows have; {kinds.NOT_STORED}"
 
@@ -50,7 +49,7 @@ def learn(
     name = str(series.name)
     kind, _, written = (kind or "").partition(" ")
     if not kind:
-        detected = kinds.find_kind(series, max_categories or _FEW_TEXTS)
+        detected = kinds.find_kind(series, max_categories or FEW_CATEGORIES)
     elif kind in ("number", "date"):
         style, form = written_format(series, kind, written)
         detected = kinds.DetectedKind(kind, style, form)
@@ -129,7 +128,7 @@ def _with_inputs(counts: list[int]) -> int:
     At least one has none, so that networks learn what a category without an input is like.
     """
     frequent = sum(count >= _ROWS_FOR_INPUT for count in counts)
-    return max(FEW_CATEGORIES, min(frequent, _MAX_INPUTS, len(counts) - 1))
+    return min(max(frequent, _MIN_INPUTS), _MAX_INPUTS, len(counts) - 1)
 
 
 def _objects(texts: kinds.Texts) -> NDArray[np.object_]:
