@@ -284,11 +284,12 @@ class Comparison:
 
         won = sum(v["interval_score"][1] < 1 for v in self._tables.values())
         behind = listed("interval_score", 1)
+        worst = max(v["rmse"][1] for v in self._tables.values())
         text = f"""By interval score calipers is ahead of all others on {won} of
             {len(self._tables)}{"" if behind == "none" else f", and behind on {behind}"}. Its RMSE
-            is more than 5% above the best on {listed("rmse", NEAR)}. In brackets is the number of
-            splits that both have run. CRPS is compared with the quantile forest, the only one that
-            gives whole distributions on all tables."""
+            is {percent(worst)} above the best at most, and more than 5% on {listed("rmse", NEAR)}.
+            In brackets is the number of splits that both have run. CRPS is compared with the
+            quantile forest, the only one that gives whole distributions on all tables."""
         return f"{tight(shown)}\n\n{filled(text)}"
 
     @property
