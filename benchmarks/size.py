@@ -35,7 +35,8 @@ FEATURES = {
         _serialization/model_schema:check_support
         ensemble:admitting,latent_targets,within_bounds distributions/_target_scale
         onnx/_quantiles:observed,clipped,_through_knots metrics/_chance:shared_coverage
-        cli/_settings_file:parse_bounds cli/_fit_table:_check_bounds cli/_tune:_checked_bounds
+        cli/_settings_file:parse_bounds cli/_labelled:refuse_out_of_bounds
+        cli/_tune:_checked_bounds
         """,
     "calibration by width": """
         calibration/_width calibration/_deconvolution onnx/_quantiles:log_width
@@ -67,11 +68,10 @@ FEATURES = {
         _serialization/models:_regressor
         """,
     "high-cardinality categories, numeric codes, words": """
-        preprocessing/_words onnx/_network_graph:_words,has_words
+        preprocessing/_words onnx/_network_graph:has_words
         preprocessing/_targets preprocessing/_numeric_codes preprocessing/_categories
         preprocessing/_target_inputs preprocessing/_encoder:knows_targets
-        preprocessing/_encoders:distinct_levels,level_codes,numbers
-        onnx/_network_graph:_level
+        preprocessing/_encoders:distinct_levels,level_codes,numbers,_onnx_levels
         _estimator/training_rows:encoded_by_fold
         """,
     "gross errors among targets": """
@@ -82,7 +82,6 @@ FEATURES = {
     "piecewise-linear encoding": """
         networks/_modules:PiecewiseLinear
         networks/_factories:knots,with_knots networks/_mlp:with_segments,alternative
-        onnx/_network_graph:_segments
         """,
     "tree predictions as an input": """
         preprocessing/_forest preprocessing/_trees _estimator/tree_bags _estimator/tree_inputs
@@ -104,7 +103,8 @@ FEATURES = {
         _estimator/inputs:_ready bank/_run:compact bank/_observer:turn
         """,
     "out-of-fold predictions, rows in time order": """
-        crossfit:OutOfFold,leave_rows_out regressor:out_of_fold_ cli/_holdout
+        crossfit/_out_of_fold:OutOfFold crossfit/_folds:leave_rows_out
+        regressor:out_of_fold_ cli/_holdout
         """,
     "workbooks": "tables/_excel",
 }
