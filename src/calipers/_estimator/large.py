@@ -198,7 +198,7 @@ def _held_out(
     to_validate: slice,
 ) -> tuple[tuple[FloatArray, FloatArray], tuple[Float32Array, Float32Array], list[BlockSummary]]:
     """Encode the rows to calibrate and, scaled, to validate on; also return their summary."""
-    part = slice(to_calibrate.start, to_validate.stop)
+    part = slice(to_validate.stop)  # rows to calibrate on are the first of the sample
     X, y, numbers = np.empty((0, model.reader_.width)), sample.y[part], sample.numbers[part]
     seen = []
     if len(y):
