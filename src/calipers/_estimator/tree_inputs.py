@@ -1,21 +1,22 @@
 """Tree predictions as an extra input of the networks: whether to add them, and their values.
 
-The networks of each fold have trees of their own, so that calibration, which sees the rows that a
-fold holds out, sees what new rows get:
+Rows are split into parts, usually those that the folds hold out. A bag of trees grows on all rows
+but one part, or two of them:
 
 ==========================  ====================================================================
 row                         its input is the prediction of
 ==========================  ====================================================================
-new row, and held-out row   the bag of all training rows of the fold; of a new row, each network
-of a fold                   reads that of its own fold
-training row of a fold      the bag that also leaves out the row's part, usually the rows that
-                            another fold holds out; such a bag serves both folds
+a new row                   all bags that leave out one part
+training row of a fold      the bag that leaves out its own part and the rows that the fold holds
+                            out
+held-out row of a fold      both: the mean of the bags that leave out its part alone, and of those
+                            that leave out another part too
 ==========================  ====================================================================
 
-So a row's own target does not reach its input, except through three weights that the training rows
-of a fold share, and no target of a held-out row reaches the networks of its fold. Where folds leave
-rows out, and the networks that predict belong to none, or where there is no fold or very many, all
-networks read the mean of bags that leave out one part of the rows.
+A bag of two parts serves two folds. The prediction for new rows is better than that of a fold, and
+calibration must not take the one for the other: hence the mean for held-out rows. So a row's own
+target does not reach its input, except through three weights that all rows share, and no target of
+a held-out row reaches the networks of its fold.
 """
 
 from collections.abc import Sequence
