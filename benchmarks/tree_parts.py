@@ -44,7 +44,7 @@ def errors_by_number(X, y, seed, numbers):
     """Squared error of each number of trees on held-out rows, and the variance of these."""
     test, train = held_out(y, seed)
     forests = (grown(X[train], y[train], number, seed) for number in numbers)
-    found = [np.mean((forest.predict(X[test])[:, 0] - y[test]) ** 2) for forest in forests]
+    found = [np.mean((forest.predict(X[test]) - y[test]) ** 2) for forest in forests]
     return [*found[::-1], y[test].var()]
 
 
@@ -72,7 +72,7 @@ def errors(X, y, seed):
 
         tree_bags.weights_of_kinds = some
         forest = grown(X[train], y[train], TREES, seed)
-        found.append(np.mean((forest.predict(X[test])[:, 0] - y[test]) ** 2))
+        found.append(np.mean((forest.predict(X[test]) - y[test]) ** 2))
     tree_bags.weights_of_kinds = weigh
     return [*found, y[test].var()]
 

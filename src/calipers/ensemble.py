@@ -19,7 +19,7 @@ from calipers._arrays import FloatArray
 from calipers._blocks import sum_members
 from calipers._text import counted
 from calipers.aggregation import AGGREGATIONS, Aggregation, Interval
-from calipers.bank import Bank, BankPoints, Upgraded
+from calipers.bank import Bank, Upgraded
 from calipers.calibration import (
     AdaptiveCoverage,
     Calibrator,
@@ -72,16 +72,6 @@ class Ensemble:
     def head(self) -> Head:
         """The head, which interprets the networks' outputs."""
         return self.bank.program.output
-
-    @property
-    def banks(self) -> tuple[Bank, ...]:
-        """The networks, and those that predict points for them, if there are any."""
-        if isinstance(self.bank, Bank):
-            return (self.bank,)
-        points = self.bank.points
-        return (
-            (self.bank.heads, points.bank) if isinstance(points, BankPoints) else (self.bank.heads,)
-        )
 
     @property
     def members_count(self) -> int:
@@ -232,7 +222,8 @@ class Ensemble:
         last = self.calibrations[-1] if self.calibrations else None
         if isinstance(last, AdaptiveCoverage):
             return last
-        places = self.bank.place if isinstance(self.bank, Bank) else (None, None)
+        units = self.bank.units if isinstance(self.bank, Bank) else None
+        places = (None, None) if units is None else (units.input_center, units.input_scale)
         return AdaptiveCoverage.start(_ANY if last is None else last.n_rows, *places)
 
     def admitting(self, y: FloatArray, *, sample: bool = False) -> "Ensemble":

@@ -45,9 +45,8 @@ def conformal_ensemble(
     _check_options(row_weight, groups, by, sample_weight, shifted_to, half_life)
     numbers, y = model.reader_.read_with_targets(model, X, y)
     if model.reader_.forest is not None:  # users' functions do not expect its predictions
-        added = model.reader_.versions
-        row_weight = row_weight and WithoutTreePredictions(row_weight, added)
-        by = WithoutTreePredictions(by, added) if callable(by) else by
+        row_weight = None if row_weight is None else WithoutTreePredictions(row_weight)
+        by = WithoutTreePredictions(by) if callable(by) else by
     before = model._ensemble.calibrations
     kept = before if keep else tuple(c for c in before if c.corrects_by)
     labels = None if groups is None else group_labels(groups, y)
@@ -105,14 +104,13 @@ def _summary(
 
 @dataclass(frozen=True)
 class WithoutTreePredictions:
-    """A function of rows, applied to them without their last inputs, the tree predictions."""
+    """A function of rows, applied to them without their last input, the tree predictions."""
 
     function: Callable[[FloatArray], Any]
-    predictions: int  # number of these inputs
 
     def __call__(self, X: FloatArray) -> Any:
         """Apply the function to the other inputs."""
-        return self.function(X[:, : -self.predictions])
+        return self.function(X[:, :-1])
 
 
 def _seed(random_state: object) -> int:

@@ -80,8 +80,7 @@ def _continue(
     rows = _rows_by_fold(model, original)
     if model.reader_.forest is not None:
         model.about_["trees"] = trees
-        rows, forest = with_fitted_trees(model, rows, trees.get("rows", ""))
-        model.reader_ = replace(model.reader_, forest=forest)
+        rows = with_fitted_trees(model, rows, trees.get("rows", ""))
     program = replace(  # more rows might allow larger networks, but the trained ones stay
         make_program(model, rows.table_inputs, len(rows.used)),
         network=bank.program.network,
@@ -116,12 +115,11 @@ def _plans(
     their plans come last.
     """
     cleaned = [_without(fold, rows.outliers) for fold in rows.folds]
-    count = model.n_networks
-    trainings = [([cleaned[i] for i in fold_of], rows.versions(count), rows.seed)]
+    trainings = [([cleaned[i] for i in fold_of], fold_of, rows.seed)]
     if leave_rows_out(rows.folds):
         whole = _without(Fold(rows.used, rows.used[:0]), rows.outliers)
-        versions = rows.versions(count, of_all_rows=True)
-        trainings.append(([whole] * count, versions, rows.seed + 1))
+        last = np.full(model.n_networks, len(rows.folds))
+        trainings.append(([whole] * model.n_networks, last, rows.seed + 1))
     options: dict[str, Any] = {
         "batch_size": batch_size_of(model, len(rows.used)),
         "previous": previous,
@@ -151,9 +149,7 @@ def train_ensemble(
     if source is not None:
         plans = [around_zero(plan, table) for plan in plans]
     trained = yield Training(program, table, plans)
-    count, versions = model.n_networks, model.reader_.versions
-    if versions > 1:
-        trained = replace(trained, version=np.arange(len(trained)) % versions)
+    count = model.n_networks
     held_out, ensemble = (
         ensemble_of(model, part if source is None else Upgraded(source, part), support, target_map)
         for part, support in (
@@ -163,13 +159,14 @@ def train_ensemble(
     )
     if model.cv is None:
         return ensemble
+    inputs = rows.inputs[: len(folds)]
     if ensemble.head.has_interval:
-        data = (rows.inputs_of_all(versions), rows.y, rows.weights, rows.groups)
+        data = (inputs, rows.y, rows.weights, rows.groups)
         ensemble, predictions = calibrated(
             model, ensemble, held_out, folds, fold_of, *data, seed=rows.seed
         )
     else:
-        points = [held_out.bank.predict(X)["point"] for X in rows.inputs[: len(folds)]]
+        points = [held_out.bank.predict(X)["point"] for X in inputs]
         predictions = OutOfFold.of_points(points, folds, fold_of, model.coverage)
     model._out_of_fold = predictions
     return ensemble

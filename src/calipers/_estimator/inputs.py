@@ -167,13 +167,7 @@ class Inputs:
         """Number of columns that ``read`` returns."""
         encoder = self.encoder
         encoded = len(self.columns) if encoder is None else len(encoder.get_feature_names_out())
-        added = self.regressor is not None or self.forest is not None
-        return encoded + added * self.versions
-
-    @property
-    def versions(self) -> int:
-        """Number of versions of the last input, of which a network reads one: groups of trees."""
-        return 1 if self.forest is None else self.forest.groups
+        return encoded + (self.regressor is not None) + (self.forest is not None)
 
     def to_document(self) -> dict[str, Any]:
         """Return the fitted state as plain JSON."""

@@ -85,26 +85,7 @@ class TrainingRows(NamedTuple):
 
     def inputs_of(self, fold: int) -> FloatArray:
         """Inputs of all rows in the fold of this number."""
-        return self.inputs[fold % len(self.inputs)]
-
-    def versions(self, networks: int, *, of_all_rows: bool = False) -> IntArray:
-        """Version of the inputs of each network, perhaps of networks that train on all rows."""
-        number, last = len(self.inputs), len(self.folds)
-        if leave_rows_out(self.folds) and number == last + 1:
-            return np.full(networks, last) if of_all_rows else np.arange(networks) % last
-        return np.arange(networks) % number
-
-    def inputs_of_all(self, versions: int) -> FloatArray:
-        """Inputs by fold, or all folds together, with this many versions of the last one.
-
-        Networks read of them what they read of new rows.
-        """
-        inputs, folds = self.inputs, len(self.folds)
-        if versions == 1:
-            return inputs[:folds]
-        inputs = inputs if len(inputs) == folds else inputs[:1]
-        last = np.broadcast_to(self.inputs[:versions, :, -1].T, (*inputs.shape[:2], versions))
-        return np.concatenate([inputs[..., :-1], last], axis=-1)
+        return self.inputs[fold if len(self.inputs) > 1 else 0]
 
     @property
     def table_inputs(self) -> FloatArray:

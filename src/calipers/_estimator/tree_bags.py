@@ -17,28 +17,14 @@ import numpy as np
 from calipers._arrays import FloatArray, IntArray
 from calipers._estimator.model import Model
 from calipers._estimator.training_rows import TrainingRows, rows_without
-from calipers.crossfit import Fold, leave_rows_out
-from calipers.preprocessing import (
-    Bag,
-    Forest,
-    TreeRows,
-    center_and_scale,
-    smallest_leaf,
-    weights_of_kinds,
-)
+from calipers.crossfit import Fold
+from calipers.preprocessing import Bag, Forest, TreeRows, smallest_leaf, weights_of_kinds
 
 _PARTS, _MAX_PARTS = 5, 10  # usual and largest number of parts
 _MAX_SEPARATED = 0.1  # fraction of rows that folds may separate from others that belong with them
 _MAX_SHARED = 11  # folds up to which bags of two parts are no more than five for each fold
 _KINDS = 7  # trees of all kinds for each tree of a forest
 FEW = 4000  # rows up to which trees cost little
-
-
-class TreeInput(NamedTuple):
-    """Tree predictions as an input, and the weights of the kinds of trees in them."""
-
-    predicted: FloatArray
-    weights: FloatArray
 
 
 class _Growing(NamedTuple):
@@ -52,8 +38,8 @@ class _Growing(NamedTuple):
         """Rows of each bag: all if there is only one part, which then has no predictions."""
         return [rows_without(self.train, part) for part in self.parts]
 
-    def combined(self, bags: list[Bag]) -> TreeInput:
-        """Predictions of all rows by the bags that leave them out."""
+    def combined(self, bags: list[Bag]) -> tuple[FloatArray, FloatArray]:
+        """Predictions of all rows by the bags that leave them out, and weights of the kinds."""
         y, train = self.known.target, self.train
         weights = None if self.known.weights is None else self.known.weights[train]
         predicted = np.stack([bag.predicted for bag in bags])
@@ -62,7 +48,7 @@ class _Growing(NamedTuple):
         mean = np.array([[np.average(y[train], weights=weights)], [0.0], [0.0]])
         kinds = np.where(count > 0, np.nansum(predicted, axis=0) / np.maximum(count, 1), mean)
         kind_weights = weights_of_kinds(kinds[:, train], y[train], weights)
-        return TreeInput(kind_weights @ kinds, kind_weights)
+        return kind_weights @ kinds, kind_weights
 
 
 def predictions_by_fold(
@@ -71,13 +57,15 @@ def predictions_by_fold(
     folds: Sequence[Fold],
     trees: int,
     cancelled: Event | None = None,
-) -> list[TreeInput]:
+) -> list[FloatArray]:
     """Tree predictions of all rows for each fold, by trees that know its training rows alone.
 
     ``data`` have standardised targets, and inputs for these folds. Once ``cancelled`` is set, no
     further bag grows, and ``CancelledError`` is raised.
     """
-    known, growing = _by_fold(data, folds), []
+    versions = [_tree_rows(data, X) for X in data.inputs[: len(folds)]]
+    known = versions if len(versions) > 1 else versions * len(folds)
+    growing = []
     for number, (fold, rows) in enumerate(zip(folds, known, strict=True)):
         train = rows_without(fold.train, data.outliers)
         shared = _parts_of_folds(folds, rows.labels)
@@ -94,34 +82,7 @@ def predictions_by_fold(
     if len(data.used) <= FEW:
         forest *= 2
     grown = _grow(model, data, growing, forest, boosted, cancelled)
-    return [own.combined(bags) for own, bags in zip(growing, grown, strict=True)]
-
-
-def have_own_trees(folds: Sequence[Fold]) -> bool:
-    """Whether the networks of each fold have trees of their own for new rows."""
-    return 1 < len(folds) <= _MAX_PARTS and not leave_rows_out(folds)
-
-
-def trees_of_folds(
-    model: Model, data: TrainingRows, weights: Sequence[FloatArray], trees: int
-) -> tuple[list[FloatArray], Forest]:
-    """Trees grown on all training rows of each fold, and their predictions of all other rows.
-
-    ``weights`` are those of the kinds of trees in each fold. The number of trees is rounded up to a
-    multiple of seven for each fold.
-    """
-    folds, known = data.folds, _by_fold(data, data.folds)
-    growing = [
-        _Growing(rows, rows_without(data.used, data.outliers), [fold.held_out])
-        for fold, rows in zip(folds, known, strict=True)
-    ]
-    count = -(-trees // (_KINDS * len(folds)))
-    grown = _grow(model, data, growing, count, count)
-    predicted = [own @ bag.predicted for own, (bag,) in zip(weights, grown, strict=True)]
-    forests = [
-        rows.forest_of(bags, own) for own, rows, bags in zip(weights, known, grown, strict=True)
-    ]
-    return predicted, Forest.joined(forests)
+    return [own.combined(bags)[0] for own, bags in zip(growing, grown, strict=True)]
 
 
 def predictions_for_new_rows(
@@ -131,7 +92,7 @@ def predictions_for_new_rows(
 
     Their number is rounded up to a multiple of seven for each part.
     """
-    known = TreeRows.of(X, data.y, data.weights, data.groups)
+    known = _tree_rows(data, X)
     shared = _parts_of_folds(data.folds, known.labels)
     if shared is None:
         parts = _random_parts(data.used, known.labels, (data.seed, len(data.folds)))
@@ -145,13 +106,8 @@ def predictions_for_new_rows(
     return predicted, known.forest_of(bags, weights)
 
 
-def _by_fold(data: TrainingRows, folds: Sequence[Fold]) -> list[TreeRows]:
-    """The rows as the trees of each fold see them."""
-    place = center_and_scale(data.X)  # the same in all folds, since new rows have no fold
-    versions = [
-        TreeRows.of(X, data.y, data.weights, data.groups, place) for X in data.inputs[: len(folds)]
-    ]
-    return versions if len(versions) > 1 else versions * len(folds)
+def _tree_rows(data: TrainingRows, X: FloatArray) -> TreeRows:
+    return TreeRows.of(X, data.y, data.weights, data.groups)
 
 
 def _parts_of_folds(
@@ -200,7 +156,7 @@ def _grow(
     keys = [[(id(own.known), bag.tobytes()) for bag in own.bags()] for own in growing]
     known = {id(own.known): own.known for own in growing}
     distinct = list(dict.fromkeys(chain.from_iterable(keys)))
-    leaf = smallest_leaf(len(data.used), 2 * forest * max(len(growing), *map(len, keys)))
+    leaf = smallest_leaf(len(data.used), 2 * forest * max(map(len, keys)))
 
     def grow(number: int) -> Bag:
         if cancelled is not None and cancelled.is_set():

@@ -32,14 +32,7 @@ from calipers._estimator.candidates import FOLDS, SMOOTH_RATIO, first_trial, sam
 from calipers._estimator.joint_fits import Steps
 from calipers._estimator.model import Model
 from calipers._estimator.training_rows import TrainingRows
-from calipers._estimator.tree_bags import (
-    FEW,
-    TreeInput,
-    have_own_trees,
-    predictions_by_fold,
-    predictions_for_new_rows,
-    trees_of_folds,
-)
+from calipers._estimator.tree_bags import FEW, predictions_by_fold, predictions_for_new_rows
 from calipers._estimator.trials import Measures, unexplained, unexplained_by_trees
 from calipers.bank import Program
 from calipers.crossfit import Fold, leave_rows_out
@@ -71,21 +64,21 @@ def add_trees(
     trees, certain = _wanted(model, rows)
     if not trees:
         return rows, None
-    grown: list[TreeInput] = []
+    grown: list[FloatArray] = []
     trial = None
     if not certain:
         helpful, trial, grown = yield from _try_trees(model, program, rows, trees)
         if not helpful:
             return rows, trial
-    with_trees, forest = _with_trees_by_fold(model, rows, trees, grown)
+    last, forest = _for_new_rows(model, rows, trees)
     model.reader_ = replace(model.reader_, forest=forest)
     model.about_.setdefault("trees", {})["rows"] = rows.fingerprint
-    return with_trees, trial
+    return _with_trees_by_fold(model, rows, trees, last, grown), trial
 
 
 def _try_trees(
     model: Model, program: Program, rows: TrainingRows, trees: int
-) -> Steps[tuple[bool, Measures, list[TreeInput]]]:
+) -> Steps[tuple[bool, Measures, list[FloatArray]]]:
     """Compare trees with networks on held-out rows.
 
     Returns whether trees help, the measures of the networks, and the tree predictions for each
@@ -99,7 +92,7 @@ def _try_trees(
     early = few and joblib.effective_n_jobs(model.n_jobs) > 1
     pool, cancelled = ThreadPoolExecutor(1), Event()
 
-    def start() -> Future[list[TreeInput]]:
+    def start() -> Future[list[FloatArray]]:
         return pool.submit(predictions_by_fold, model, standard, trial_folds, trees, cancelled)
 
     try:
@@ -135,25 +128,20 @@ def _helpful(error: float, trial: Measures, worse: float) -> bool:
     return left > 0 and error <= min(worse * left, _LITTLE)
 
 
-def with_fitted_trees(
-    model: Model, rows: TrainingRows, seen: str = ""
-) -> tuple[TrainingRows, Forest | None]:
+def with_fitted_trees(model: Model, rows: TrainingRows, seen: str = "") -> TrainingRows:
     """Add the predictions of the model's trees, grown on rows of fingerprint ``seen``.
 
-    Rows of another fingerprint are new to these trees. For the same rows, the trees are grown
-    again, in the folds of ``rows``. Also returns the trees.
+    Rows of another fingerprint are new to these trees. For the same rows, the trees of each fold
+    are grown again.
     """
     forest = model.reader_.forest
     if forest is None:
-        return rows, None
-    if rows.fingerprint == seen:
-        return _with_trees_by_fold(model, rows, len(forest), [])
-    parts = []
-    for version in range(max(len(rows.inputs), forest.groups)):
-        X = rows.inputs_of(version)
-        points = forest.predict(X, model.n_jobs)[:, version % forest.groups]
-        parts.append(np.column_stack([X, points]))
-    return rows.with_inputs(np.concatenate(parts)), forest
+        return rows
+    if rows.fingerprint != seen:
+        X = rows.table_inputs
+        return rows.with_inputs(np.column_stack([X, forest.predict(X, model.n_jobs)]))
+    last, _ = _for_new_rows(model, rows, len(forest))
+    return _with_trees_by_fold(model, rows, len(forest), last, [])
 
 
 def _wanted(model: Model, data: TrainingRows) -> tuple[int, bool]:
@@ -186,10 +174,12 @@ def _for_new_rows(model: Model, rows: TrainingRows, trees: int) -> tuple[FloatAr
     return np.column_stack([X, predicted]), forest
 
 
-def _held_out_error(base: TrainingRows, folds: Sequence[Fold], grown: list[TreeInput]) -> float:
+def _held_out_error(
+    base: TrainingRows, folds: Sequence[Fold], predicted: list[FloatArray]
+) -> float:
     """Fraction of the held-out rows' variance that the tree predictions leave unexplained."""
     held_out = np.concatenate([fold.held_out for fold in folds])
-    points = [own.predicted[fold.held_out] for own, fold in zip(grown, folds, strict=True)]
+    points = [own[fold.held_out] for own, fold in zip(predicted, folds, strict=True)]
     weights = None if base.weights is None else base.weights[held_out]
     return unexplained(base.y[held_out], base.y[held_out] - np.concatenate(points), weights)
 
@@ -206,24 +196,20 @@ def starting_at_trees(program: Program) -> Program:
 
 
 def _with_trees_by_fold(
-    model: Model, rows: TrainingRows, trees: int, grown: list[TreeInput]
-) -> tuple[TrainingRows, Forest]:
-    """Give each fold its own inputs, the last of which are tree predictions; also return the trees.
+    model: Model, rows: TrainingRows, trees: int, last: FloatArray, grown: list[FloatArray]
+) -> TrainingRows:
+    """Give each fold its own inputs, the last of which are tree predictions.
 
-    ``grown`` are the tree predictions of each fold, or empty if its trees have yet to be grown.
+    ``last`` are the inputs with predictions of the trees for new rows; ``grown`` are the tree
+    predictions of each fold, or empty if its trees have yet to be grown.
     """
     standard, folds = _standard_targets(rows), rows.folds
-    grown = grown or predictions_by_fold(model, standard, folds, trees)
+    predicted = grown or predictions_by_fold(model, standard, folds, trees)
     inputs = [
-        np.column_stack([rows.inputs_of(number), own.predicted]) for number, own in enumerate(grown)
+        np.column_stack([rows.inputs_of(number), own]) for number, own in enumerate(predicted)
     ]
-    if have_own_trees(folds):
-        weights = [own.weights for own in grown]
-        predicted, forest = trees_of_folds(model, standard, weights, trees)
-        for X, own, fold in zip(inputs, predicted, folds, strict=True):
-            X[fold.held_out, -1] = own[fold.held_out]
-        return rows.with_inputs(np.concatenate(inputs)), forest
-    last, forest = _for_new_rows(model, rows, trees)
     if leave_rows_out(folds):  # the networks that predict are trained on all rows, in no fold
-        inputs.append(last)
-    return rows.with_inputs(np.concatenate(inputs)), forest
+        return rows.with_inputs(np.concatenate([*inputs, last]))
+    for X, fold in zip(inputs, folds, strict=True):
+        X[fold.held_out, -1] += (last[fold.held_out, -1] - X[fold.held_out, -1]) / 2
+    return rows.with_inputs(np.concatenate(inputs))

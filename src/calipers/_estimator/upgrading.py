@@ -120,8 +120,7 @@ def _errors_of_model(model: Model, points: Model, given: tuple[Any, ...], fresh:
     point_folds = _folds_of_points(model, points, data, fresh)
     if point_folds is None:  # no network has seen any of the rows
         rows = _with_inputs_for_new_rows(model, points, data)._replace(folds=folds)
-        inputs = rows.inputs_of_all(model.reader_.versions)[0]
-        point = bank.predict(inputs)["point"].mean(axis=0)
+        point = bank.predict(rows.table_inputs)["point"].mean(axis=0)
     else:
         encoder = model.reader_.encoder
         if encoder is not None and encoder.knows_targets:
@@ -143,7 +142,7 @@ def _with_inputs_for_new_rows(model: Model, points: Model, data: TrainingRows) -
     if points.about_.get("trees", {}).get("rows") == data.fingerprint:
         # Points of a row are by trees that were not grown on it.
         return _with_inputs_of(model, points, data, whole)
-    return with_fitted_trees(model, data.encoded_by_fold(whole, data.seed))[0]
+    return with_fitted_trees(model, data.encoded_by_fold(whole, data.seed))
 
 
 def _with_inputs_of(
@@ -155,7 +154,7 @@ def _with_inputs_of(
     if model.reader_.forest is None:
         return rows
     marked = set_outliers_aside(rows._replace(seed=seed))
-    grown, _ = with_fitted_trees(model, marked, data.fingerprint)
+    grown = with_fitted_trees(model, marked, data.fingerprint)
     return grown._replace(outliers=data.outliers)
 
 

@@ -39,8 +39,6 @@ def bank_to_arrays(bank: Bank) -> Arrays:
             arrays[f"{name}.{field}"] = np.asarray(value, dtype=np.float64)
     for name in ("numbers", "seeds", "failures", "out_of_time"):
         arrays[name] = getattr(bank, name)
-    if bank.version.size:
-        arrays["version"] = bank.version
     arrays["epochs"] = np.array([len(history) for history in bank.histories])
     whole = np.concatenate(bank.histories)
     arrays["history"] = np.stack([whole[name] for name in _MEASURES], axis=1)
@@ -76,7 +74,6 @@ def bank_from_arrays(
         failures=arrays["failures"],
         histories=_histories_from_arrays(arrays["history"], arrays["epochs"]),
         out_of_time=arrays.get("out_of_time", np.zeros(len(arrays["seeds"]), bool)),
-        version=arrays.get("version", np.empty(0, np.intp)),
     )
 
 
@@ -98,8 +95,6 @@ def check_bank(document: Mapping[str, Any], arrays: Arrays) -> None:
         array_of(arrays, name, "iu", (networks,), 0, 2**53)
     if "out_of_time" in arrays:
         array_of(arrays, "out_of_time", "b", (networks,))
-    if "version" in arrays:
-        array_of(arrays, "version", "iu", (networks,), 0, networks - 1)
     history, epochs = arrays.get("history"), arrays["epochs"]
     shape = (int(epochs.sum()), 2 * len(MEASURES))
     if history is None or history.shape != shape or history.dtype.kind != "f":

@@ -186,12 +186,8 @@ def _check_fit(
         schema.refuse(
             "parameters.coverage", f"{ensemble.coverage}, the trained one", model.coverage
         )
-    size, read = ensemble.bank.program.in_size, reader.width - reader.versions + 1
-    if document.get("points") != CUSTOM and size != read:
-        schema.refuse("ensemble.program.in_size", f"{read}, the inputs of a network", size)
-    for bank in ensemble.banks:
-        versions = list(range(reader.versions)) if reader.versions > 1 else []
-        if np.unique(bank.version).tolist() != versions:
-            schema.refuse("array 'version'", f"of all of {versions}, groups of trees", bank.version)
+    if document.get("points") != CUSTOM and ensemble.bank.program.in_size != reader.width:
+        size = ensemble.bank.program.in_size
+        schema.refuse("ensemble.program.in_size", f"{reader.width}, the number of inputs", size)
     for calibration in ensemble.calibrations:
         calibration.check_inputs(reader.width)

@@ -1,7 +1,7 @@
 """A bank of trained networks and its predictions."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -40,8 +40,6 @@ class Bank:
     out_of_time: NDArray[np.bool_]
     #: The result of ``examine`` (see ``train``) for each network; empty without it.
     examined: list[Any] = field(default_factory=list)
-    #: (networks,): Which version of the last input each network reads, if there are several.
-    version: AnyIntArray = field(default_factory=lambda: np.empty(0, np.intp))
 
     def __len__(self) -> int:
         return len(self.seeds)
@@ -60,7 +58,6 @@ class Bank:
             [self.histories[i] for i in numbers],
             self.out_of_time[numbers],
             [self.examined[i] for i in numbers] if self.examined else [],
-            self.version[numbers] if self.version.size else self.version,
         )
 
     @classmethod
@@ -78,16 +75,6 @@ class Bank:
             [history for bank in banks for history in bank.histories],
             np.concatenate([bank.out_of_time for bank in banks]),
             [result for bank in banks for result in bank.examined],
-            np.concatenate([bank.version for bank in banks]),
-        )
-
-    @property
-    def place(self) -> tuple[AnyFloatArray, AnyFloatArray]:
-        """Centre and scale of the inputs that ``predict`` takes, with all versions of the last."""
-        center, scale = self.units.input_center, self.units.input_scale
-        more = int(self.version.max(initial=0))
-        return np.append(center, center[-1:].repeat(more)), np.append(
-            scale, scale[-1:].repeat(more)
         )
 
     def weights_of(self, number: int | slice | AnyIntArray) -> list[AnyFloatArray]:
@@ -102,26 +89,17 @@ class Bank:
         """Every network's parameters for every row: the head's fields, each (networks, rows).
 
         Inputs are finite and in the units of the data; predicted locations and scales are in the
-        unit of the target. Inputs beyond those of the program are further versions of the last one,
-        of which each network reads its own.
+        unit of the target.
         """
         fields = self.program.output.fields
         values = np.empty((len(self), len(fields), len(inputs)))
         for start in range(0, len(inputs), BLOCK):
-            block = self._versions(inputs[start : start + BLOCK])
+            block = scaled_inputs(inputs[start : start + BLOCK], self.units)
             values[:, :, start : start + BLOCK] = self.forward(block)
         factor, offset = self._unscaling
         values *= factor
         values += offset
         return {name: values[:, i] for i, name in enumerate(fields)}
-
-    def _versions(self, inputs: AnyFloatArray) -> AnyFloatArray:
-        """Standardised inputs: (rows, inputs) or, of several versions, (versions, rows, inputs)."""
-        others = self.program.in_size - 1
-        if inputs.shape[1] == others + 1:
-            return scaled_inputs(inputs, self.units)
-        versions = [np.column_stack([inputs[:, :others], own]) for own in inputs[:, others:].T]
-        return scaled_inputs(np.stack(versions), self.units)
 
     @cached_property
     def _unscaling(self) -> tuple[AnyFloatArray, AnyFloatArray]:
@@ -135,15 +113,9 @@ class Bank:
         return factor, (center[:, None] * is_location)[:, :, None]
 
     def forward(self, block: AnyFloatArray) -> NDArray[np.float32]:
-        """Parameters of up to ``BLOCK`` standardised rows, as (networks, fields, rows).
-
-        The rows are (rows, inputs), or (versions, rows, inputs) if networks read different ones.
-        """
+        """Parameters of up to ``BLOCK`` standardised rows, as (networks, fields, rows)."""
         if self._dense is not None:
             return np.concatenate([dense(block) for dense in self._dense])
-        if block.ndim == 3:
-            parts = [bank.forward(block[version]) for version, bank in self._by_version]
-            return np.concatenate(parts)[np.argsort(np.argsort(self.version, kind="stable"))]
         before_computing()
         rows = np.zeros((BLOCK, block.shape[1]), np.float32)
         rows[: len(block)] = block
@@ -163,18 +135,11 @@ class Bank:
         for start in range(0, len(self), NETWORKS):
             members = slice(start, start + NETWORKS)
             weights = self.program.tree(self.weights_of(members))
-            scaling, version = self.scaling_of(members), self.version[members]
-            dense = Dense.of(weights, scaling, self.program.output, version)
+            dense = Dense.of(weights, self.scaling_of(members), self.program.output)
             if dense is None:
                 return None
             groups.append(dense)
         return groups
-
-    @cached_property
-    def _by_version(self) -> list[tuple[int, "Bank"]]:
-        """The versions in ascending order, each with the networks that read it."""
-        of_version = [(i, self[self.version == i]) for i in np.unique(self.version)]
-        return [(i, replace(bank, version=bank.version[:0])) for i, bank in of_version]
 
     @cached_property
     def _chunks(self) -> list[tuple[PyTree, Scaling]]:
@@ -189,7 +154,7 @@ class Bank:
         return chunks
 
     def __getstate__(self) -> dict[str, Any]:
-        cached = ("_by_version", "_chunks", "_dense", "_unscaling")
+        cached = ("_chunks", "_dense", "_unscaling")
         return {key: value for key, value in self.__dict__.items() if key not in cached}
 
 

@@ -16,7 +16,7 @@ from typing import Self
 
 import numpy as np
 
-from calipers._arrays import AnyIntArray, Float32Array
+from calipers._arrays import Float32Array
 from calipers.bank._lanes import PyTree, Scaling
 from calipers.heads import Head
 from calipers.networks import (
@@ -136,8 +136,8 @@ class _Embedding:
 class Dense:
     """Networks of the library's own classes, ready to predict in NumPy."""
 
-    def __init__(self, network: PyTree, scaling: Scaling, head: Head, version: AnyIntArray) -> None:
-        self.head, self.version = head, version
+    def __init__(self, network: PyTree, scaling: Scaling, head: Head) -> None:
+        self.head = head
         self.networks, self.inputs = scaling.input_center.shape
         # Repeated for a whole tile, like biases, which makes loops longer.
         self.center, self.scale = (
@@ -169,39 +169,32 @@ class Dense:
 
     @classmethod
     @_QUIETLY
-    def of(cls, network: PyTree, scaling: Scaling, head: Head, version: AnyIntArray) -> Self | None:
+    def of(cls, network: PyTree, scaling: Scaling, head: Head) -> Self | None:
         """The networks in NumPy, or None if they or their head have no such form.
-
-        ``version`` is the number of the inputs that each network reads, if there are several.
 
         Also None if this machine's BLAS adds up in an order that depends on a row's position in
         its tile.
         """
         try:
-            dense = cls(network, scaling, head, version)
+            dense = cls(network, scaling, head)
         except _NoFormError:
             return None
         row = np.cos(np.arange(dense.inputs, dtype=np.float32))
-        raw = dense._raw(np.tile(row, (1, TILE, 1)))
+        raw = dense._raw(np.tile(row, (TILE, 1)))
         if not all(isinstance(parameter, np.ndarray) for parameter in head.parameters(raw)):
             return None
         return dense if np.array_equal(raw, np.broadcast_to(raw[:, :1], raw.shape)) else None
 
     @_QUIETLY
     def __call__(self, rows: Float32Array) -> Float32Array:
-        """Parameters of standardised rows, as (networks, fields, rows).
-
-        The rows are (rows, inputs), or (versions, rows, inputs).
-        """
-        versions = rows if rows.ndim == 3 else rows[None]
-        number, count, inputs = versions.shape
-        padded = np.zeros((number, -(-count // TILE) * TILE, inputs), np.float32)
-        padded[:, :count] = versions
-        return np.stack(self.head.parameters(self._raw(padded)), axis=1)[..., :count]
+        """Parameters of standardised rows, as (networks, fields, rows)."""
+        padded = np.zeros((-(-len(rows) // TILE) * TILE, rows.shape[1]), np.float32)
+        padded[: len(rows)] = rows
+        return np.stack(self.head.parameters(self._raw(padded)), axis=1)[..., : len(rows)]
 
     def _raw(self, rows: Float32Array) -> Float32Array:
-        """Outputs for (versions, rows, inputs), whose number of rows is a multiple of ``TILE``."""
-        networks, count = self.networks, rows.shape[1]
+        """Outputs of the networks for rows whose number is a multiple of ``TILE``."""
+        networks, count = self.networks, len(rows)
         raw = np.empty((networks, count, self.layers[-1].outputs), np.float32)
         rows_at_once = min(count, _TOGETHER)
         networks_at_once = min(networks, _TOGETHER // rows_at_once)
@@ -210,17 +203,16 @@ class Dense:
             which = slice(first, first + networks_at_once)
             for start in range(0, count, rows_at_once):
                 part = slice(start, start + rows_at_once)
-                raw[which, part] = self._outputs(rows[:, part], which, buffers)
+                raw[which, part] = self._outputs(rows[part], which, buffers)
         if self.around is not None:
             point = raw[..., self.around.point_at]
             point[...] = np.float32(self.around.reach) * np.tanh(point)
         return raw
 
     def _outputs(self, rows: Float32Array, which: slice, buffers: _Buffers) -> Float32Array:
-        own = rows if len(rows) == 1 else rows[self.version[which]]
-        x = own.reshape(len(own), -1, TILE * self.inputs) - self.center[which]
+        x = rows.reshape(-1, TILE * self.inputs) - self.center[which]
         x /= self.scale[which]
-        x = x.reshape(len(x), *rows.shape[1:])
+        x = x.reshape(len(x), *rows.shape)
         last = x[..., -1:]
         if self.embedding is not None:
             x = self.embedding(x, which, buffers)

@@ -49,7 +49,7 @@ from calipers.distributions import SplitNormal, SplitNormalMixture
 NEGLIGIBLE = 1e-12
 # Upper limits of the ratio of the variance between folds to that within, and of disagreement as a
 # fraction of the squared errors.
-MAX_RATIO, MAX_FRACTION = 20.0, 0.75
+MAX_RATIO, MAX_FRACTION = 2.0, 0.75
 # Upper limit of the degrees of freedom of the mean over rows, as a prior of a row's disagreement.
 MAX_PRIOR_FREEDOM = 15.0
 # Upper limit of the variance of the logarithms of scales.

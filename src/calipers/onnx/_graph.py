@@ -99,8 +99,8 @@ class Graph:
         """Add a constant in single precision, in which networks compute."""
         return self.constant(value, np.float32)
 
-    def integers(self, *values: int | Sequence[int]) -> Value:
-        """Add a list of integers, such as a shape or axes, or several lists."""
+    def integers(self, *values: int) -> Value:
+        """Add a list of integers, such as a shape or axes."""
         return self.constant(values, np.int64)
 
     def cast(self, value: str, dtype: str) -> Value:

@@ -51,9 +51,9 @@ def has_words(table: TableEncoder) -> bool:
 
 
 def with_trees(graph: Graph, forest: Forest, X: Value) -> Value:
-    """The inputs, with the mean prediction of each group of trees as a last column."""
+    """The inputs, with the mean prediction of the trees as a last column."""
     x = graph("Clip", (X - forest.center) / forest.scale, -INPUT_LIMIT, INPUT_LIMIT)
-    leaf, sizes = forest.feature < 0, forest.sizes.ravel()
+    leaf, sizes = forest.feature < 0, forest.sizes
     tree, node = np.repeat(np.arange(len(sizes)), sizes), np.arange(len(leaf))
     node = node - np.repeat(forest.roots, sizes)
     child = np.where(leaf, 0, forest.first_child - np.repeat(forest.roots, sizes))
@@ -62,7 +62,7 @@ def with_trees(graph: Graph, forest: Forest, X: Value) -> Value:
         graph.cast(x, "float32"),
         domain="ai.onnx.ml",
         aggregate_function="AVERAGE",
-        n_targets=forest.groups,
+        n_targets=1,
         nodes_treeids=tree,
         nodes_nodeids=node,
         nodes_modes=np.where(leaf, "LEAF", "BRANCH_LEQ").tolist(),
@@ -72,9 +72,8 @@ def with_trees(graph: Graph, forest: Forest, X: Value) -> Value:
         nodes_falsenodeids=np.where(leaf, 0, child + 1),
         target_treeids=tree[leaf],
         target_nodeids=node[leaf],
-        target_ids=tree[leaf] // forest.sizes.shape[1],
-        # The average is over the trees of all groups.
-        target_weights=(forest.groups * forest.number[leaf]).tolist(),
+        target_ids=[0] * int(leaf.sum()),
+        target_weights=forest.number[leaf].tolist(),
     )
     return graph("Concat", X, graph.cast(point, "float64"), axis=1)
 
@@ -102,15 +101,9 @@ def parameters(graph: Graph, members: Bank | Upgraded, inputs: Value) -> dict[st
 
 
 def _of_bank(graph: Graph, bank: Bank, inputs: Value) -> dict[str, Value]:
-    scaling, units, (center, scale) = bank.scaling, bank.units, bank.place
-    x = graph("Clip", (inputs - center) / scale, -1e9, 1e9)
-    x = graph.cast(x, "float32")
-    if bank.version.size:  # each network reads its own version of the last input
-        others = range(bank.program.in_size - 1)
-        own = [[*others, len(others) + version] for version in bank.version.tolist()]
-        x = graph("Transpose", graph("Gather", x, graph.integers(*own), axis=1), perm=(1, 0, 2))
-    else:
-        x = graph.unsqueezed(x, 0)
+    scaling, units = bank.scaling, bank.units
+    x = graph("Clip", (inputs - units.input_center) / units.input_scale, -1e9, 1e9)
+    x = graph.unsqueezed(graph.cast(x, "float32"), 0)
     x = (x - scaling.input_center[:, None]) / scaling.input_scale[:, None]
     program, head = bank.program, bank.program.output
     module = program.tree([np.asarray(leaf) for leaf in bank.weights])

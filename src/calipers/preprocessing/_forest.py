@@ -24,10 +24,7 @@ DEEPEST = 60  # levels of a tree
 
 @dataclass(frozen=True, eq=False)
 class Forest:
-    """Groups of trees as flat arrays, one after another, the nodes of each in breadth-first order.
-
-    A group predicts the mean of its trees. There is one group for each fold of a fit, or a single
-    one.
+    """Trees as flat arrays, one tree after another, the nodes of each in breadth-first order.
 
     In this order the children of the k-th inner node of a tree are its nodes 2k + 1 and 2k + 2, so
     that no pointers need to be stored.
@@ -35,29 +32,23 @@ class Forest:
 
     center: FloatArray  #: (inputs,): Subtracted from the inputs.
     scale: FloatArray  #: (inputs,): Divides the centred inputs.
-    sizes: NDArray[np.int32]  #: (groups, trees): Number of nodes of each tree.
+    sizes: NDArray[np.int32]  #: (trees,): Number of nodes of each tree.
     feature: NDArray[np.int32]  #: (nodes,): Input that a node splits; -1 for a leaf.
     number: NDArray[np.float32]  #: (nodes,): Threshold of a split, or prediction of a leaf.
 
     def __len__(self) -> int:
-        return self.sizes.size
-
-    @property
-    def groups(self) -> int:
-        """Number of groups, each of which predicts."""
         return len(self.sizes)
 
     def predict(self, X: FloatArray, n_jobs: int | None = 1) -> FloatArray:
-        """Mean prediction of each group, (rows, groups); its bits depend on no other row."""
-        result = np.empty((len(X), self.groups))
+        """Mean prediction of the trees for each row; its bits do not depend on the other rows."""
+        result = np.empty(len(X))
 
         def work(part: Index) -> None:
             rows = standardised(X[part], self.center, self.scale)
             step = -(-_TOGETHER // max(1, len(rows)))
             leaves = [self._leaves(rows, first, step) for first in range(0, len(self), step)]
             by_tree = self.number[np.concatenate(leaves)].astype(np.float64)
-            by_tree = by_tree.reshape(*self.sizes.shape, -1)
-            result[part] = sum_members(by_tree.swapaxes(0, 1)).T / self.sizes.shape[1]
+            result[part] = sum_members(by_tree) / len(self)
 
         if len(X) <= _ROWS:  # looking up the number of threads would take as long
             work((slice(None),))
@@ -69,14 +60,14 @@ class Forest:
     @cached_property
     def roots(self) -> IntArray:
         """(trees,): Root of each tree."""
-        return np.cumsum(self.sizes, dtype=np.intp) - self.sizes.ravel()
+        return np.cumsum(self.sizes, dtype=np.intp) - self.sizes
 
     @cached_property
     def first_child(self) -> IntArray:
         """(nodes,): Left child of each node; a leaf is its own."""
         inner = self.feature >= 0
         before: IntArray = np.cumsum(inner) - inner
-        root = np.repeat(self.roots, self.sizes.ravel())
+        root = np.repeat(self.roots, self.sizes)
         first = root + 1 + 2 * (before - before[root])
         return np.where(inner, first, np.arange(len(inner)))
 
@@ -141,14 +132,11 @@ class Forest:
         within("number", number, -INPUT_LIMIT, INPUT_LIMIT)
         within("feature", feature, -1, inputs - 1)
         within("sizes", sizes, 1, feature.size)
-        sizes = np.atleast_2d(sizes)  # older folders have a single group
-        if sizes.ndim != 2 or not 1 <= sizes.size <= MAX_TREES or sizes.sum() != feature.size:
+        if sizes.ndim != 1 or not 1 <= len(sizes) <= MAX_TREES or sizes.sum() != feature.size:
             refuse("array 'sizes'", f"of 1 to {MAX_TREES} trees of {feature.size} nodes", sizes)
-        forest = cls(arrays["center"], arrays["scale"], sizes, feature, number)
+        forest = cls(**{name: arrays[name] for name in cls.__dataclass_fields__})
         inner = np.add.reduceat(feature >= 0, forest.roots, dtype=np.int64)
-        if (2 * inner + 1 != sizes.ravel()).any() or (
-            forest.first_child < np.arange(feature.size)
-        ).any():
+        if (2 * inner + 1 != sizes).any() or (forest.first_child < np.arange(feature.size)).any():
             refuse("array 'feature'", "of trees, level by level", feature)
         level = forest.roots
         for _ in range(DEEPEST + 1):
@@ -157,17 +145,6 @@ class Forest:
         if level.size:
             refuse("array 'feature'", f"of trees of at most {DEEPEST} levels", feature)
         return forest
-
-    @classmethod
-    def joined(cls, forests: Sequence["Forest"]) -> Self:
-        """The trees of several forests of the same inputs and equal numbers of trees, as groups."""
-        first = forests[0]
-        sizes = np.concatenate([forest.sizes for forest in forests])
-        feature, number = (
-            np.concatenate([getattr(forest, name) for forest in forests])
-            for name in ("feature", "number")
-        )
-        return cls(first.center, first.scale, sizes, feature, number)
 
     @classmethod
     def of(
@@ -200,7 +177,7 @@ class Forest:
         value *= np.repeat(np.broadcast_to(factors, len(trees)), sizes)
         number = np.where(leaf, value, number)
         feature[leaf] = -1
-        return cls(center, scale, sizes[None], feature[nodes], number[nodes].astype(np.float32))
+        return cls(center, scale, sizes, feature[nodes], number[nodes].astype(np.float32))
 
 
 class Tree(NamedTuple):

@@ -114,13 +114,9 @@ class TreeRows:
         y: FloatArray,
         weights: FloatArray | None = None,
         groups: IntArray | None = None,
-        place: tuple[FloatArray, FloatArray] | None = None,
     ) -> Self:
-        """Rows of inputs and standardised targets; ``groups`` are labels, if there are any.
-
-        Inputs are standardised by ``place``, the centre and scale of each, or by the rows.
-        """
-        center, scale = center_and_scale(X) if place is None else place
+        """Rows of inputs and standardised targets; ``groups`` are labels, if there are any."""
+        center, scale = center_and_scale(X)
         rows, y = _rounded(standardised(X, center, scale)), np.ascontiguousarray(y, np.float64)
         labels = np.unique(_units(rows) if groups is None else groups, return_inverse=True)[1]
         return cls(rows, y, weights, labels, center, scale)
