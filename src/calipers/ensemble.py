@@ -226,12 +226,14 @@ class Ensemble:
         places = (None, None) if units is None else (units.input_center, units.input_scale)
         return AdaptiveCoverage.start(_ANY if last is None else last.n_rows, *places)
 
-    def admitting(self, y: FloatArray, *, sample: bool = False) -> "Ensemble":
+    def admitting(
+        self, y: FloatArray, *, sample: bool = False, name: str = "the target"
+    ) -> "Ensemble":
         """Return the ensemble without assumptions about the target that these targets contradict.
 
-        Warns if there are any. Values with mass keep it; if the targets are a ``sample``, only
-        those that some of them have. Bounds that the user gave are not an assumption: targets
-        outside them raise ``ValueError``.
+        Warns if there are any, and calls the target by ``name``. Values with mass keep it; if the
+        targets are a ``sample``, only those that some of them have. Bounds that the user gave are
+        not an assumption: targets outside them raise ``ValueError``.
         """
         if self.support.given:
             refuse_outside(y, self.support)
@@ -242,7 +244,7 @@ class Ensemble:
         if support != self.support:
             wrong = np.sum(~self.support.holds(y))
             checks.warn(
-                f"the target was assumed to be {self.support}, which does not hold for {wrong:,} "
+                f"{name} was assumed to be {self.support}, which does not hold for {wrong:,} "
                 f"of {counted(len(y), 'row')}: from now on it is {support}"
             )
         return replace(self, support=support)

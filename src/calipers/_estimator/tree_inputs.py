@@ -28,7 +28,13 @@ import joblib
 import numpy as np
 
 from calipers._arrays import FloatArray
-from calipers._estimator.candidates import FOLDS, SMOOTH_RATIO, first_trial, sampled_folds
+from calipers._estimator.candidates import (
+    FOLDS,
+    NOISY,
+    SMOOTH_RATIO,
+    first_trial,
+    sampled_folds,
+)
 from calipers._estimator.joint_fits import Steps
 from calipers._estimator.model import Model
 from calipers._estimator.training_rows import TrainingRows
@@ -45,6 +51,7 @@ _FEW_PER_SPLIT, _MIN_TREES = 40, 140  # if a split looks at more inputs, fewer t
 # Trees are used if their squared error is at most ``WORSE`` times that of networks after a short
 # trial, and ``LONG_WORSE`` times after a fraction ``LONG`` of all epochs, which may teach more.
 WORSE, LONG, LONG_WORSE = 1.05, 0.3, 1.2
+CLEAR = 0.9  # a noisy target is learned early: trees that leave less than this need no long trial
 # Where networks leave almost nothing unexplained, all rows, all epochs and each other teach them
 # much that one network has not learned in a trial.
 _EXACT, _EXACT_WORSE = 0.01, 0.8
@@ -110,7 +117,8 @@ def _try_trees(
     finally:  # also after an interrupt: a process does not end before its threads
         cancelled.set()
         pool.shutdown(wait=False)
-    if helpful and not first.settled:
+    clear = first.unexplained >= NOISY and error <= CLEAR * first.unexplained
+    if helpful and not (first.settled or clear):
         # With tree predictions, networks would not learn what they learn late.
         trial = yield from first_trial(model, program, rows, LONG)
         helpful = _helpful(error, trial, LONG_WORSE)

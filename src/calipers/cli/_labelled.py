@@ -1,7 +1,7 @@
 """Tables and models as commands read them: rows that have a target, their inputs and groups."""
 
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -173,10 +173,17 @@ def load_any(folder: str, n_jobs: int) -> IntervalRegressor | MultiTargetRegress
 
 def load_single(folder: str) -> IntervalRegressor:
     """Load a model with its own parameters; refuse one of several targets."""
-    if "targets" not in read_model(folder)[0]:
-        return load(folder)
-    names = MultiTargetRegressor.load(folder).target_names_
-    raise typer.BadParameter(
-        f"{folder} predicts {', '.join(names)}, but this command takes models of one target: fit "
-        f"one by calipers fit --target {shlex.quote(names[0])}"
-    )
+    refuse_several_targets([folder])
+    return load(folder)
+
+
+def refuse_several_targets(folders: Iterable[str | Path]) -> None:
+    """Raise ``typer.BadParameter`` if the model of a folder predicts several targets."""
+    for folder in folders:
+        if "targets" not in read_model(folder)[0]:
+            continue
+        names = MultiTargetRegressor.load(folder).target_names_
+        raise typer.BadParameter(
+            f"{folder} predicts {', '.join(names)}, but this command takes models of one target: "
+            f"fit one by calipers fit --target {shlex.quote(names[0])}"
+        )

@@ -83,6 +83,7 @@ def serve_command(
     """
     secret = _token(token, token_file)
     from calipers import serve as library
+    from calipers.cli._labelled import refuse_several_targets
 
     if not is_loopback(host) and secret is None and not no_token:
         raise typer.BadParameter(
@@ -102,6 +103,7 @@ def serve_command(
         remember=remember,
         adapt=adapt,
     )
+    refuse_several_targets(library.named_folder(model)[1] for model in models)
     app = library.create_app(models, settings)
 
     def notify(address: str) -> None:

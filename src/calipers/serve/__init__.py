@@ -21,5 +21,6 @@ except ImportError as error:
 from calipers._server_settings import ServerSettings
 from calipers.serve._app import create_app
 from calipers.serve._connections import run
+from calipers.serve._served import named_folder as named_folder
 
 __all__ = ["ServerSettings", "create_app", "run"]

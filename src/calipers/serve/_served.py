@@ -241,7 +241,7 @@ def load_models(folders: Iterable[str | os.PathLike[str]]) -> dict[str, Served]:
 
     served: dict[str, Served] = {}
     for argument in folders:
-        name, folder = _named(os.fspath(argument))
+        name, folder = named_folder(os.fspath(argument))
         if name in served:
             raise ValueError(
                 f"two models are called {name!r}: give one another name, as in other={folder}"
@@ -252,7 +252,7 @@ def load_models(folders: Iterable[str | os.PathLike[str]]) -> dict[str, Served]:
     return served
 
 
-def _named(argument: str) -> tuple[str, Path]:
+def named_folder(argument: str) -> tuple[str, Path]:
     """Return the name and the folder of an argument such as ``model/`` or ``prices=model/``."""
     name, equals, path = argument.partition("=")
     if equals and not Path(argument).exists():
