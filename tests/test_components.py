@@ -53,11 +53,14 @@ def test_several_components_see_two_humps(model):
     assert several.per_network == 3
     assert single.components.shape == (4, 300)
     assert several.logpdf(y).mean() > single.logpdf(y).mean() + 0.3
-    lower, _ = model.ensemble_.mixture(X[:1]).hdr(0.8)
-    assert lower.shape[0] >= 2
+    assert len(model.ensemble_.mixture(X[:1]).hdr(0.8)[0]) >= 2
     # The humps are noise that all networks see, not what they disagree upon.
     dist = model.predict_dist(X)
     assert np.median(dist.epistemic_var / dist.aleatoric_var) < 0.1
+    lower, upper = dist.hdr(0.8)
+    assert 1.5 < np.mean(np.isfinite(lower).sum(axis=0)) < 2.5
+    assert np.mean(((lower <= y) & (y <= upper)).any(axis=0)) > 0.75
+    assert np.median(np.nansum(upper - lower, axis=0) / np.ptp(dist.hdi(0.8), axis=0)) < 0.5
     inside = model.predict_interval(X)
     assert 0.85 < np.mean((inside[:, 0] <= y) & (y <= inside[:, 1])) <= 1
 

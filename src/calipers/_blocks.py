@@ -121,6 +121,7 @@ def blockwise_ragged(
     members: Sequence[FloatArray],
     *,
     outputs: int,
+    block_rows: int | None = None,
 ) -> list[FloatArray]:
     """Like `blockwise`, for a function that gives a varying number of values per row.
 
@@ -128,7 +129,8 @@ def blockwise_ragged(
     between blocks. So does this, each of shape (largest k, *common shape).
     """
     shape, cut = _cutter(rows, members)
-    parts = run_blocks(lambda index: (index, function(*cut(index))), shape, _block_rows(members))
+    size = block_rows or _block_rows(members)
+    parts = run_blocks(lambda index: (index, function(*cut(index))), shape, size)
     most = max((len(arrays[0]) for _, arrays in parts), default=0)
     results = [np.full((most, *shape), np.nan) for _ in range(outputs)]
     for index, arrays in parts:

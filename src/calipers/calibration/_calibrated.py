@@ -12,7 +12,7 @@ from calipers import _checks as checks
 from calipers._arrays import FloatArray, IndexLike
 from calipers.calibration._effective import effective_note, rows_needed
 from calipers.calibration._integrals import ROWS, crps, mean_and_variance
-from calipers.calibration._level_map import LevelMap, MixtureRows
+from calipers.calibration._level_map import LevelMap, MixtureRows, StraightMap, scores_of
 from calipers.distributions import (
     DerivedDistribution,
     SplitNormalMixture,
@@ -108,6 +108,16 @@ class CalibratedMixture(DerivedDistribution):
         """The chain of nested corrections including this one, the innermost first."""
         inner = self.mixture._steps if isinstance(self.mixture, CalibratedMixture) else ()
         return (*inner, self)
+
+    @property
+    def _straightened(self) -> "CalibratedMixture":
+        def scores(rows: MixtureRows, v: FloatArray) -> FloatArray:
+            return scores_of(v, rows.maps, rows.local)
+
+        low, high = (self.apply(scores, np.full(self.shape, v)).ravel() for v in (-1.0, 1.0))
+        lines = StraightMap.through(low, high)
+        numbers = np.arange(low.size).reshape(self.shape)
+        return CalibratedMixture(self._steps[0].mixture, lines, local=numbers)
 
     def apply(
         self, function: Callable[..., Any], *arrays: FloatArray, **options: Any

@@ -117,6 +117,40 @@ class KnotMap:
         return np.asarray(tail * (self.n_rows + 1) >= 1.0 - ROUNDING)
 
 
+@dataclass(frozen=True, eq=False)
+class StraightMap:
+    """Straight lines, score = start + slope level; ``local`` is the number of a row's line."""
+
+    start: FloatArray  # (lines,)
+    slope: FloatArray  # (lines,): positive
+    n_rows: int = 0
+
+    @classmethod
+    def through(cls, low: FloatArray, high: FloatArray) -> "StraightMap":
+        """Return the lines through the scores of the levels -1 and 1."""
+        return cls(0.5 * (low + high), np.maximum(0.5 * (high - low), _MIN_SLOPE**2))
+
+    @property
+    def scores(self) -> FloatArray:
+        return np.zeros(1)
+
+    @property
+    def tail_slope(self) -> float:
+        return float(self.slope.max())
+
+    def to_score(self, v: ArrayLike, number: IntArray) -> FloatArray:
+        return self.start[number] + self.slope[number] * np.asarray(v)
+
+    def from_score(self, z: ArrayLike, number: IntArray) -> FloatArray:
+        return (np.asarray(z) - self.start[number]) / self.slope[number]
+
+    def pieces_of_score(self, z: FloatArray, number: IntArray) -> Pieces:
+        return Pieces(self.start[number], np.zeros_like(z), self.slope[number])
+
+    def supports(self, p: ArrayLike, number: IntArray) -> NDArray[np.bool_]:
+        return np.zeros(np.broadcast_shapes(np.shape(p), np.shape(number)), bool)
+
+
 class MixtureRows(NamedTuple):
     """Mixtures of a block of rows and the maps applied to them."""
 

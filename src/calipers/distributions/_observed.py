@@ -11,6 +11,7 @@ from calipers import _checks as checks
 from calipers._arrays import BoolArray, FloatArray, IndexLike
 from calipers._blocks import sum_members
 from calipers.distributions._distribution import Distribution, MappedDistribution
+from calipers.distributions._highest import Intervals, observed_intervals
 from calipers.distributions._support import Support
 
 # Mass beyond either end of the range over which moments and scores are integrated.
@@ -66,6 +67,9 @@ class ObservedDistribution(MappedDistribution):
 
     def _from_latent(self, latent: FloatArray) -> FloatArray:
         return self.support.observe(latent)
+
+    def _highest(self, coverage: FloatArray) -> Intervals:
+        return observed_intervals(self, coverage)
 
     def _below(self, x: FloatArray) -> FloatArray:
         return self.cdf_below(x)

@@ -154,7 +154,7 @@ def density_region(coverage: FloatArray, members: Members) -> tuple[FloatArray, 
     row = row[above]
     subset = members.take(row)
     low, high = (density.settle(x, subset) for x in _edges(level[row], hills.take(above)))
-    return _join(row, low, high, coverage.size)
+    return join(row, low, high, coverage.size)
 
 
 def _edges(level: FloatArray, hills: Hills) -> tuple[FloatArray, FloatArray]:
@@ -169,9 +169,7 @@ def _edges(level: FloatArray, hills: Hills) -> tuple[FloatArray, FloatArray]:
     return low, high
 
 
-def _join(
-    row: IntArray, low: FloatArray, high: FloatArray, n: int
-) -> tuple[FloatArray, FloatArray]:
+def join(row: IntArray, low: FloatArray, high: FloatArray, n: int) -> tuple[FloatArray, FloatArray]:
     """Join touching intervals of a row, and arrange the intervals with one column per row."""
     joined = (row[1:] == row[:-1]) & (low[1:] <= high[:-1])
     begins, ends = np.append(True, ~joined), np.append(~joined, True)

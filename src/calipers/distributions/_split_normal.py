@@ -164,6 +164,10 @@ class SplitNormal(ClosedForm):
         lower, upper = self.apply(formulas.hdi, checks.coverage(coverage), outputs=2)
         return lower, upper
 
+    def hdr(self, coverage: ArrayLike) -> tuple[FloatArray, FloatArray]:
+        lower, upper = self.hdi(coverage)
+        return np.expand_dims(lower, 0), np.expand_dims(upper, 0)
+
     @property
     def mode(self) -> FloatArray:
         """Where the density is highest: `loc`."""

@@ -212,6 +212,10 @@ class TransformedMixture(MappedDistribution):
     def __getitem__(self, key: IndexLike) -> "TransformedMixture":
         return TransformedMixture(self.latent[key], self.target_map)
 
+    @property
+    def _straightened(self) -> "TransformedMixture":
+        return replace(self, latent=self.latent._straightened)
+
     def pdf(self, x: ArrayLike) -> FloatArray:
         return np.exp(self.logpdf(x))
 
