@@ -157,7 +157,7 @@ def dataset_tables(rows, focus):
             line += ["" if np.isnan(pair[0]) else f"{pair[0]:.3f}" for pair in pairs.values()]
             line.append(pm(*pairs["interval_score"][1:3]) if method != focus else "")
             line += [f"{own[name].mean():.3f}" for name in ("crossed",)]
-            line += [f"{own[name].median():.3g}" for name in ("seconds", "cpu_seconds")]
+            line += [pm(own[name].median(), np.nan) for name in ("seconds", "cpu_seconds")]
             lines.append((pairs["interval_score"][0], line))
         lines = [line for _, line in sorted(lines, key=lambda item: item[0])]
         parts.append(f"### {dataset}\n\n{markdown(header, lines)}")
