@@ -179,8 +179,8 @@ class MultiTargetRegressor(RegressorMixin, BaseEstimator):
         ensembles, depths = [], []
         for model, target in zip(self.models_, targets, strict=True):
             with _naming(model.target_.name):
-                values, name = target.to_numpy(), f"the target {model.target_.name!r}"
-                ensemble = model._ensemble.admitting(values, sample=True, name=name)
+                name = f"the target {model.target_.name!r}"
+                ensemble = model._ensemble.admitting(target.to_numpy(), sample=True, name=name)
             numbers, values = model.reader_.read_with_targets(model, X, target)
             found = ensemble.predict(numbers, Query((), at=values))
             ensembles.append(ensemble)

@@ -10,8 +10,9 @@ unexplained. In the order of ``fit``:
 choice of                   made if ``time_budget`` is None and     taken if
 ==========================  ======================================  ===============================
 tree predictions            ``_wanted`` in ``tree_inputs``          f <= WORSE u and, after a longer
-                                                                    trial unless it is ``CLEAR``,
-                                                                    f <= LONG_WORSE u; f at most
+                                                                    trial, f <= LONG_WORSE u (no
+                                                                    longer one if u >= NOISY and
+                                                                    f <= CLEAR u); f at most
                                                                     ``_LITTLE``; with many rows also
                                                                     t <= SMOOTH_RATIO u; if
                                                                     u < ``_EXACT``, all of them at
