@@ -62,6 +62,7 @@ FEATURES = {
         importance report/_drivers more_rows
         plots/_diagnostics:plot_importance,plot_dependence
         """,
+    "highest density regions": "distributions/_highest calibration/_level_map:StraightMap",
     "figures of a model in one call": "plots/_diagnostics:plot_intervals,plot_reliability",
     "regressors of other libraries, skpro": """
         _estimator/wrapped skpro bank/_upgraded:ColumnPoints _estimator/upgrading:_add_points
