@@ -84,6 +84,7 @@ def serve_command(
     secret = _token(token, token_file)
     from calipers import serve as library
     from calipers.cli._labelled import refuse_several_targets
+    from calipers.storage import ModelFileError
 
     if not is_loopback(host) and secret is None and not no_token:
         raise typer.BadParameter(
@@ -103,8 +104,11 @@ def serve_command(
         remember=remember,
         adapt=adapt,
     )
-    refuse_several_targets(library.named_folder(model)[1] for model in models)
-    app = library.create_app(models, settings)
+    try:
+        app = library.create_app(models, settings)
+    except ModelFileError:
+        refuse_several_targets(library.named_folder(model)[1] for model in models)
+        raise
 
     def notify(address: str) -> None:
         typer.echo(f"serving {len(models)} model{'s' * (len(models) > 1)} at {address}")
