@@ -1,12 +1,15 @@
 """Highest density regions of every distribution that a model can predict."""
 
+from functools import partial
+
 import joblib
 import numpy as np
 import pytest
 from scipy.special import ndtri
 from scipy.stats import norm
+from tests.distributions import _predicted
 
-from calipers.calibration import AdaptiveCoverage, CalibratedMixture, Calibration
+from calipers.calibration import CalibratedMixture, Calibration
 from calipers.calibration._level_map import KnotMap
 from calipers.distributions import (
     Distribution,
@@ -22,10 +25,9 @@ COVERAGES = np.array([[0.1], [0.5], [0.9]])
 LEVELS = ndtri((np.arange(2000) + 0.5) / 2000)  # scores of a model that is right
 
 
-def mixture(rows=8, members=3, seed=0, spread=2.0):
-    rng = np.random.default_rng(seed)
-    scales = rng.uniform(0.3, 1.5, (2, members, rows))
-    return SplitNormalMixture(SplitNormal(rng.normal(1, spread, (members, rows)), *scales))
+WIDE = {"rows": 8, "spread": 2.0, "widest": 1.5}
+mixture = partial(_predicted.mixture, **WIDE)
+calibrated = partial(_predicted.calibrated, **WIDE)
 
 
 def humps(*places, scale=1.0):
@@ -37,41 +39,16 @@ def line(start, slope):
     return KnotMap.through(np.array([-1.0, 1.0]), start + slope * np.array([-1.0, 1.0]), 10**6)
 
 
-def calibrated(rows=200, **options):
-    scores = 1.3 * np.random.default_rng(1).standard_normal(rows) + 0.2
-    return CalibratedMixture(mixture(**options), Calibration.from_scores(scores))
-
-
-def adaptive():
-    online, rng = AdaptiveCoverage.start(base_rows=500), np.random.default_rng(2)
-    for _ in range(5):
-        online = online.learn(mixture(), rng.normal(1, 3, 8)).state
-    return online.calibrated(mixture())
-
-
-CONTINUOUS = {
+CONTINUOUS = _predicted.continuous(**WIDE) | {
     "mixture": mixture(),
-    "calibrated": calibrated(),
-    "again": CalibratedMixture(calibrated(), Calibration.from_scores(ndtri([0.2, 0.6, 0.9] * 9))),
     "weighted": CalibratedMixture(
         mixture(), Calibration.from_scores(LEVELS[::10] - 0.3), local=np.linspace(0.1, 3.0, 8)
     ),
-    "adaptive": adaptive(),
-    "transformed": TransformedMixture(mixture(spread=1.0), TargetMap("log", 2.0)),
-    "transformed and calibrated": TransformedMixture(calibrated(), TargetMap("asinh", 0.5)),
 }
-OBSERVED = {
-    "from zero": ObservedDistribution(calibrated(), Support(low=0.0)),
-    "range": ObservedDistribution(mixture(), Support(low=0.0, high=2.0)),
+OBSERVED = _predicted.observed(**WIDE) | {
     "often 0.5": ObservedDistribution(
         calibrated(),
         Support(latent=(-1.0, 0.3, 1.1, 2.0), observed=(-0.8, 0.5, 0.5, 1.6), atoms=(0.5,)),
-    ),
-    "counts": ObservedDistribution(calibrated(), Support(low=0.0, step=1.0)),
-    "grades": ObservedDistribution(mixture(), Support(low=1.0, high=5.0, step=0.5, decimals=1)),
-    "fine": ObservedDistribution(
-        TransformedMixture(calibrated(), TargetMap("log", 2.0)),
-        Support(low=0.0, step=0.01, decimals=2),
     ),
 }
 EXAMPLES = CONTINUOUS | OBSERVED
@@ -143,7 +120,7 @@ def test_with_one_mode_it_is_hardly_wider_than_the_shortest_interval(scores, exc
     """A shortest interval makes use of the jumps of the density, which are chance."""
     if scores is None:
         scores = np.random.default_rng(3).normal(0.4, 1.2, 300)
-    dist = CalibratedMixture(mixture(60, members=1), Calibration.from_scores(scores))
+    dist = CalibratedMixture(mixture(rows=60, members=1), Calibration.from_scores(scores))
     for coverage in (0.5, 0.8, 0.95):
         (lower,), (upper,) = dist.hdr(coverage)
         low, high = dist.hdi(coverage)
@@ -226,7 +203,7 @@ def test_a_larger_region_contains_a_smaller_one(name):
 @pytest.mark.parametrize("name", ["counts", "grades"])
 def test_on_a_lattice_no_fewer_values_hold_the_mass(name):
     support = EXAMPLES[name].support
-    dist = ObservedDistribution(mixture(40, spread=4.0), support)
+    dist = ObservedDistribution(mixture(rows=40, spread=4.0), support)
     values = np.unique(support.observe(np.arange(-2.0, 60.0, 0.25)))[:, None]
     mass = dist.pmf(values)
     for coverage in (0.3, 0.8, 0.95):

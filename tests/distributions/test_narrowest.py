@@ -3,55 +3,21 @@
 import numpy as np
 import pytest
 from scipy.special import ndtri
+from tests.distributions._predicted import calibrated, continuous, mixture, observed
 
-from calipers.calibration import AdaptiveCoverage, CalibratedMixture, Calibration
+from calipers.calibration import CalibratedMixture, Calibration
 from calipers.distributions import (
     Distribution,
     ObservedDistribution,
     SplitNormal,
     SplitNormalMixture,
     Support,
-    TargetMap,
-    TransformedMixture,
 )
 
 COVERAGES = np.array([[0.1], [0.5], [0.9]])
 
 
-def mixture(rows=5, members=3, seed=0):
-    rng = np.random.default_rng(seed)
-    scales = rng.uniform(0.3, 2.0, (2, members, rows))
-    return SplitNormalMixture(SplitNormal(rng.normal(1, 1, (members, rows)), *scales))
-
-
-def calibrated(strict=False, **options):
-    scores = 1.3 * np.random.default_rng(1).standard_normal(200) + 0.2
-    return CalibratedMixture(mixture(**options), Calibration.from_scores(scores, strict=strict))
-
-
-def adaptive():
-    online, rng = AdaptiveCoverage.start(base_rows=500), np.random.default_rng(2)
-    for _ in range(5):
-        online = online.learn(mixture(), rng.normal(1, 3, 5)).state
-    return online.calibrated(mixture())
-
-
-EXAMPLES = {
-    "calibrated": calibrated(),
-    "strict": calibrated(strict=True),
-    "again": CalibratedMixture(calibrated(), Calibration.from_scores(ndtri([0.2, 0.6, 0.9] * 9))),
-    "adaptive": adaptive(),
-    "transformed": TransformedMixture(mixture(), TargetMap("log", 2.0)),
-    "transformed and calibrated": TransformedMixture(calibrated(), TargetMap("asinh", 0.5)),
-    "from zero": ObservedDistribution(calibrated(), Support(low=0.0)),
-    "range": ObservedDistribution(mixture(), Support(low=0.0, high=2.0)),
-    "counts": ObservedDistribution(calibrated(), Support(low=0.0, step=1.0)),
-    "grades": ObservedDistribution(mixture(), Support(low=1.0, high=5.0, step=0.5, decimals=1)),
-    "fine": ObservedDistribution(
-        TransformedMixture(calibrated(), TargetMap("log", 2.0)),
-        Support(low=0.0, step=0.01, decimals=2),
-    ),
-}
+EXAMPLES = continuous() | observed() | {"strict": calibrated(strict=True)}
 
 
 def by_brute_force(dist, coverage, places=4001):
