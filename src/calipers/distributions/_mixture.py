@@ -188,13 +188,7 @@ class SplitNormalMixture(ClosedForm):
         """Lower and upper bounds of the highest density region, a union of intervals.
 
         The region is the smallest set that holds this mass. Where the mixture has one mode it is
-        the interval that `hdi` returns.
-
-        Returns
-        -------
-        lower, upper : array of shape (k, ...)
-            One interval per entry of the first axis, in ascending order. Rows with fewer than k
-            intervals are padded with NaN.
+        the interval that `hdi` returns. Parameters and results are those of `Distribution.hdr`.
 
         Examples
         --------
