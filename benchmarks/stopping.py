@@ -41,7 +41,7 @@ def stop(losses, settings: Settings):
     for epoch, loss in enumerate(losses, 1):
         if loss < best:
             best, kept = loss, epoch
-        patience = min(settings.patience, max(settings.early_patience, 2 * kept))
+        patience = min(settings.patience, max(settings.early_patience, kept))
         if epoch - kept >= patience:
             return epoch, kept
     return len(losses), kept

@@ -97,9 +97,9 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
         first program of its kind, and calibration, are not counted.
     patience : int, "auto" or None, default "auto"
         Early stopping: stop a network after this many epochs without a better validation loss, and
-        restore its best weights. "auto" is a fifth of all epochs, or twice the epoch of the best
-        weights if that is less; but at least ten epochs, and at least 220 steps or a fifteenth of
-        all epochs, whichever is less. None disables early stopping.
+        restore its best weights. "auto" is a fifth of all epochs, or as many as the best weights
+        took if that is less; but at least ten epochs, and at least 220 steps or a fifteenth of all
+        epochs, whichever is less. None disables early stopping.
     validation_fraction : float, default 0.1
         Fraction of its training rows that each network sets aside, at random, for early stopping.
     preprocessor : TableEncoder, "auto" or None, default "auto"

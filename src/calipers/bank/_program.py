@@ -306,7 +306,7 @@ class Program:
     def _running(self, state: State, lane: Lanes) -> jax.Array:
         """Whether a network continues to train: not done, not diverged and not stopped early."""
         patience = lane.settings.patience
-        early_patience = jnp.maximum(lane.settings.early_patience, 2 * state.best_epoch)
+        early_patience = jnp.maximum(lane.settings.early_patience, state.best_epoch)
         waited = state.epoch - state.best_epoch
         exhausted = (patience > 0) & (waited >= jnp.minimum(patience, early_patience))
         return (state.epoch < lane.settings.epochs) & jnp.isfinite(state.loss) & ~exhausted
