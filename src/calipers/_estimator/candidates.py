@@ -17,8 +17,9 @@ tree predictions            ``_wanted`` in ``tree_inputs``          f <= WORSE u
                                                                     t <= SMOOTH_RATIO u; if
                                                                     u < ``_EXACT``, all of them at
                                                                     most ``_EXACT_WORSE`` u
-piecewise-linear encoding   bins="auto" and enough rows             u >= NOISY
-smooth networks instead     the same, without tree predictions      and t >= SMOOTH_RATIO u
+piecewise-linear encoding   bins="auto", enough rows and no tree    u >= NOISY
+                            predictions, which replace it
+smooth networks instead     the same                                and t >= SMOOTH_RATIO u
 several components          components="auto" and enough rows, and  score better than the first by
                             u >= COMPONENTS_FROM                    MARGIN, and best of all
 scale of the target         scale="auto", enough rows and skewness  likewise
@@ -86,7 +87,7 @@ def choose_shape(
         if alternative is not None and first.unexplained >= NOISY:
             program, usual = alternative, cast(DenseFactory, program.network)
             X, y, weights = data.inputs_of(0), data.target, data.weights
-            left = 0 if has_trees else unexplained_by_trees(X, y, weights, sample[0], data.seed)
+            left = unexplained_by_trees(X, y, weights, sample[0], data.seed)
             if left >= SMOOTH_RATIO * first.unexplained:
                 program = replace(alternative, network=smooth(usual))
         for shape in shapes[1:]:
@@ -126,9 +127,13 @@ def _short_trials(
 
 
 def _alternative(model: Model, program: Program, rows: int) -> Program | None:
-    """Return the program with the network to try instead of the usual one, or None."""
+    """Return the program with the network to try instead of the usual one, or None.
+
+    None if tree predictions are an input: they find what a piecewise-linear encoding would.
+    """
     network, usual = expanded("network", model.network), program.network
-    if not (isinstance(network, MLP) and isinstance(usual, DenseFactory)):
+    has_trees = model.reader_.forest is not None
+    if has_trees or not (isinstance(network, MLP) and isinstance(usual, DenseFactory)):
         return None
     alternative = network.alternative(usual, rows)
     return None if alternative is None else replace(program, network=alternative)
