@@ -20,7 +20,6 @@ from calipers._estimator import tree_inputs
 from calipers._estimator.joint_fits import run_fit
 from calipers._estimator.training_rows import TrainingRows, read_rows
 from calipers._estimator.tree_bags import (
-    _KINDS,
     _MAX_PARTS,
     _PARTS,
     predictions_by_fold,
@@ -35,7 +34,7 @@ from calipers.multitarget import MultiTargetRegressor
 from calipers.networks import MLP, DenseFactory
 from calipers.objectives import Density
 from calipers.optimizers import Adam
-from calipers.preprocessing import MAX_TREES, Forest, TreeRows
+from calipers.preprocessing import FEW, MAX_TREES, Forest, TreeRows, boosted_per_tree
 from calipers.preprocessing._forest import Tree
 from calipers.storage import ModelFileError, read_model, write_model
 
@@ -78,7 +77,8 @@ def rows_of(X, y, groups=None, folds=(), seed=3):
 def grown(X, y, labels=None, trees=70, n_jobs=1):
     """Trees for new rows, and their predictions of training rows."""
     own = SimpleNamespace(n_jobs=n_jobs)
-    return predictions_for_new_rows(own, rows_of(X, y, labels), X, trees)[::-1]
+    predicted, forest = predictions_for_new_rows(own, rows_of(X, y, labels), X, trees)
+    return forest, predicted.mean
 
 
 def only(forest, *kinds):
@@ -178,9 +178,10 @@ def test_the_weighted_sum_is_better_than_its_parts(monkeypatch):
 
 def test_the_largest_number_of_trees_can_be_stored():
     most = MLP()._parameter_constraints["trees"][0].right
-    for parts in range(_PARTS, _MAX_PARTS + 1):
-        at_once = _KINDS * parts
-        assert -(-most // at_once) * at_once <= MAX_TREES
+    for rows in (FEW, FEW + 1):
+        for parts in range(_PARTS, _MAX_PARTS + 1):
+            at_once = (2 + boosted_per_tree(rows)) * parts
+            assert -(-most // at_once) * at_once <= MAX_TREES
 
 
 def test_weights_fit_rows_that_the_trees_have_not_seen():
@@ -339,8 +340,39 @@ def test_a_held_out_row_has_the_mean_of_two_predictions_that_do_not_depend_on_it
     standard = given._replace(y=(y - y.mean()) / y.std())
     of_fold = predictions_by_fold(own, standard, given.folds, 12)[0]
     of_all, _ = predictions_for_new_rows(own, standard, X, 12)
-    expected = (of_fold[held_out] + of_all[held_out]) / 2
+    expected = (of_fold.mean[held_out] + of_all.mean[held_out]) / 2
     np.testing.assert_allclose(found[held_out], expected, rtol=1e-9, atol=1e-9)
+
+
+def test_held_out_errors_less_the_surplus_are_nearly_those_of_new_rows():
+    found = []
+    for seed in range(6):
+        X, y = steps(1200, seed=seed)
+        known, rest = slice(300), slice(300, None)
+        y = (y - y[known].mean()) / y[known].std()
+        folds = [Fold(*p) for p in KFold(5, shuffle=True, random_state=0).split(X[known])]
+        rows = rows_of(X[known], y[known], folds=folds)
+        own, forest = tree_inputs._with_trees_by_fold(model(n_networks=5), rows, 70, [])
+        held_out = np.array([fold.held_out for fold in folds])
+        number = np.arange(5)[:, None]
+        errors = y[held_out] - own.inputs[number, held_out, -1]
+        surplus = own.surplus[number, held_out]
+        assert surplus.min() >= 0
+        new = y[rest] - forest.predict(X[rest])
+        found.append([np.mean(errors**2), surplus.mean(), np.mean(new**2)])
+    left, surplus, new = np.mean(found, axis=0)
+    assert left > 1.2 * new
+    assert new < left - surplus < new + 0.7 * (left - new)
+
+
+def test_the_surplus_makes_intervals_narrower(monkeypatch):
+    X, y = steps()
+    plain, widths = tree_inputs._surplus, []
+    for factor in (0, 1):
+        monkeypatch.setattr(tree_inputs, "_surplus", lambda *given, f=factor: f * plain(*given))
+        own = model(trees=70, cv=5, n_networks=10, epochs=40).fit(X, y)
+        widths.append(np.diff(own.predict_interval(X, coverage=0.8)).mean())
+    assert 0.6 * widths[0] < widths[1] < 0.98 * widths[0]
 
 
 def bags_of(monkeypatch, *arguments):
@@ -373,7 +405,7 @@ def test_many_folds_have_at_most_five_bags_each(monkeypatch):
     assert len(set(bags)) == len(bags) == 85  # one of five bags serves four folds
     pairs = [set(fold.held_out.tolist()) for fold in folds]
     assert sum(not bag & left_out for bag in bags for left_out in pairs) == 5 * 4 + 80 * 5
-    assert np.isfinite(found).all()
+    assert all(np.isfinite(own.mean).all() for own in found)
 
 
 def test_equal_rows_are_those_of_the_inputs_of_their_fold(monkeypatch):
@@ -402,7 +434,7 @@ def test_other_folds_have_bags_of_their_own(monkeypatch, kind):
             left_out = set(fold.train.tolist()) - bag
             if groups is not None:
                 assert not {groups[i] for i in left_out} & {groups[i] for i in bag}
-        assert np.isfinite(found[number]).all()
+        assert np.isfinite(found[number].mean).all()
 
 
 def test_a_few_equal_rows_that_folds_separate_are_in_no_bag(monkeypatch):
@@ -413,31 +445,44 @@ def test_a_few_equal_rows_that_folds_separate_are_in_no_bag(monkeypatch):
     bags, found = bags_of(monkeypatch, data, folds, 35)
     assert len(bags) == 10
     assert not set.union(*map(set, bags)) & set(range(8))
-    assert np.ptp(found[0][:8]) == 0.0
+    assert np.ptp(found[0].mean[:8]) == 0.0
     of_all, _ = predictions_for_new_rows(SimpleNamespace(n_jobs=1), data, X, 35)
-    assert np.ptp(of_all[:8]) == 0.0  # they are one part's, and so are predicted alike
+    assert np.ptp(of_all.mean[:8]) == 0.0  # they are one part's, and so are predicted alike
 
 
 def test_boosting_by_histograms_is_stored_as_it_predicts(monkeypatch):
-    monkeypatch.setattr("calipers.preprocessing._trees._MANY", 100)
+    monkeypatch.setattr("calipers.preprocessing._trees.FEW", 100)
     X, y = steps(300)
     rows = TreeRows.of(X, y)
-    bag = rows.grow(np.arange(200), 1, 20, 1, (0,))
-    assert (len(bag.trees[2]), bag.runs) == (100, 2)
+    bag = rows.grow(np.arange(200), 1, 60, 1, (0,))
+    assert (len(bag.trees[2]), bag.runs) == (60, 1)
     found = rows.forest_of([bag], np.array([0.0, 0.0, 1.0])).predict(X)
     np.testing.assert_allclose(found[200:], bag.predicted[2, 200:], rtol=0, atol=1e-6)
     assert np.mean((found[200:] - y[200:]) ** 2) < 0.2 * y.var()
 
 
-@pytest.mark.parametrize("many", [100, 4000])  # with and without histograms
-def test_rounded_inputs_have_the_same_predictions(monkeypatch, many):
-    monkeypatch.setattr("calipers.preprocessing._trees._MANY", many)
+def test_forests_of_many_rows_have_random_splits_alone(monkeypatch):
+    X, y = steps(300)
+    thresholds = []
+    for few in (300, 299):
+        monkeypatch.setattr("calipers.preprocessing._trees.FEW", few)
+        bag = TreeRows.of(X, y).grow(np.arange(200), 8, 5, 1, (0,))
+        thresholds.append([tree.threshold.tolist() for tree in bag.trees[0]])
+        assert len(bag.trees[0]) == len(bag.trees[1]) == 8
+    few, many = thresholds
+    assert many[::2] == few[::2]  # half of the trees have random splits in both cases
+    assert many[1::2] != few[1::2]
+
+
+@pytest.mark.parametrize("few", [100, 4000])  # with and without histograms
+def test_rounded_inputs_have_the_same_predictions(monkeypatch, few):
+    monkeypatch.setattr("calipers.preprocessing._trees.FEW", few)
     rng = np.random.default_rng(0)
     days = rng.integers(0, 700, 400)
     X = np.column_stack([rng.normal(size=400).round(1), 0.1 * days, np.cos(2 * np.pi * days / 7)])
     y = X[:, 0] + (X[:, 2] > 0) + 0.1 * rng.normal(size=400)
     rows = TreeRows.of(X, y)
-    bags = [rows.grow(np.flatnonzero(days % 5 != left), 10, 10, 1, (left,)) for left in range(5)]
+    bags = [rows.grow(np.flatnonzero(days % 5 != left), 10, 50, 1, (left,)) for left in range(5)]
     forest = rows.forest_of(bags, np.array([0.5, 0.5, 0.5]))
     rounded = X.astype(np.float32).astype(np.float64)
     assert (rounded != X).any()
@@ -447,7 +492,7 @@ def test_rounded_inputs_have_the_same_predictions(monkeypatch, many):
 def test_thresholds_halfway_between_values_leave_rows_in_their_leaves():
     X, y = steps(300)
     rows = TreeRows.of(X, y)
-    bag = rows.grow(np.arange(200), 10, 10, 1, (0,))
+    bag = rows.grow(np.arange(200), 10, 50, 1, (0,))
     forest = rows.forest_of([bag], np.array([1.0, 0.0, 0.0]))
     np.testing.assert_allclose(forest.predict(X)[200:], bag.predicted[0, 200:], rtol=0, atol=1e-6)
     for feature, column in enumerate(rows.inputs.T):
@@ -736,6 +781,14 @@ def test_points_of_networks_without_folds_use_trees_that_leave_the_row_out(monke
     monkeypatch.setattr("calipers._estimator.tree_inputs.predictions_for_new_rows", grown)
     model(trees=0, cv=None).upgrade(points, X, y)
     assert set(rows) == {len(y)}
+
+
+def test_networks_with_trees_need_no_pieces(tried):
+    settings = {"bins": "auto", "frequencies": 1}
+    own = model("auto").set_params(**{f"network__{k}": v for k, v in settings.items()})
+    own.fit(*steps(1000, noise=0.5))
+    assert own.reader_.forest is not None
+    assert own.ensemble_.bank.program.network.bins == 0
 
 
 def test_rows_decide_for_trees(tried):

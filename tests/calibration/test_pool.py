@@ -225,3 +225,30 @@ def test_scores_far_out_keep_their_order():
     y[:4] = [4.0, 30.0, -4.0, -30.0]
     scores = unseen_pools(mixture, y, [0, 0, 1, 1], np.arange(50) % 2).scores[:4]
     assert np.allclose(scores, normal_scores(mixture[:4], y[:4]), rtol=0.05)
+
+
+def test_errors_that_new_rows_do_not_have_are_removed():
+    n, surplus = 4000, 0.5
+    rng = np.random.default_rng(0)
+    network_folds, row_folds = np.repeat(np.arange(5), 2), np.arange(n) % 5
+    known = predictions(rng, n, 5, 2, 0.3, 1.0)
+    y = rng.normal(0.2, 1.0, n)
+    error = rng.normal(0.0, surplus**0.5, n)  # of an input that all networks share
+    shifted = SplitNormal(known.loc + error, 1.0, 1.0)
+    args = (network_folds, row_folds)
+    expected = unseen_pools(known, y, *args).scores
+    worse = unseen_pools(shifted, y, *args).scores
+    mended = unseen_pools(shifted, y, *args, np.full(n, surplus)).scores
+    assert np.std(worse) > 1.15 * np.std(expected)
+    levels = [0.025, 0.25, 0.5, 0.75, 0.975]
+    np.testing.assert_allclose(*(np.quantile(s, levels) for s in (mended, expected)), atol=0.08)
+
+
+def test_a_surplus_is_at_most_most_of_the_errors():
+    n = 200
+    rng = np.random.default_rng(1)
+    known, y = predictions(rng, n, 5, 2, 0.3, 1.0), rng.normal(0.2, 1.0, n)
+    args = (known, y, np.repeat(np.arange(5), 2), np.arange(n) % 5)
+    enormous = unseen_pools(*args, np.full(n, 1e6)).scores
+    assert np.isfinite(enormous).all()
+    assert np.std(enormous) > 0.3 * np.std(unseen_pools(*args).scores)

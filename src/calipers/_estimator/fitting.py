@@ -163,7 +163,7 @@ def train_ensemble(
     if ensemble.head.has_interval:
         data = (inputs, rows.y, rows.weights, rows.groups)
         ensemble, predictions = calibrated(
-            model, ensemble, held_out, folds, fold_of, *data, seed=rows.seed
+            model, ensemble, held_out, folds, fold_of, *data, seed=rows.seed, surplus=rows.surplus
         )
     else:
         points = [held_out.bank.predict(X)["point"] for X in inputs]
@@ -184,6 +184,7 @@ def calibrated(
     groups: IntArray | None = None,
     *,
     seed: int,
+    surplus: FloatArray | None = None,
 ) -> tuple[Ensemble, OutOfFold | None]:
     """Calibrate the ensemble by the networks of ``held_out``, see ``crossfit.calibrate``.
 
@@ -191,7 +192,7 @@ def calibrated(
     of the model's coverage.
     """
     calibrations, predictions = calibrate(
-        held_out, folds, fold_of, X, y, weights, model.calibration, groups=groups, seed=seed
+        held_out, folds, fold_of, X, y, weights, model.calibration, groups, seed, surplus
     )
     last = calibrations[-1]
     if model.unsupported == "inf" and not last.supports(0.5 * (1.0 - model.coverage)):

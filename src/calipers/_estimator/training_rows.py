@@ -59,6 +59,9 @@ class TrainingRows(NamedTuple):
     # (versions, rows, inputs): a single version that folds share, or one for each fold and, if they
     # leave rows out, a last one for the networks that are trained on all rows.
     inputs: FloatArray = np.empty((0, 0, 0))
+    # (folds, rows): variance by which the error of a held-out row's last input, if it is a tree
+    # prediction, exceeds that of a new row.
+    surplus: FloatArray | None = None
 
     def split(self, cv: Any, n_networks: int, seed: int | None = None) -> list[Fold]:
         """Split the rows in use into folds."""

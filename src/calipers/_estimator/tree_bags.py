@@ -18,13 +18,28 @@ from calipers._arrays import FloatArray, IntArray
 from calipers._estimator.model import Model
 from calipers._estimator.training_rows import TrainingRows, rows_without
 from calipers.crossfit import Fold
-from calipers.preprocessing import Bag, Forest, TreeRows, smallest_leaf, weights_of_kinds
+from calipers.preprocessing import (
+    FEW,
+    Bag,
+    Forest,
+    TreeRows,
+    boosted_per_tree,
+    smallest_leaf,
+    weights_of_kinds,
+)
 
 _PARTS, _MAX_PARTS = 5, 10  # usual and largest number of parts
 _MAX_SEPARATED = 0.1  # fraction of rows that folds may separate from others that belong with them
 _MAX_SHARED = 11  # folds up to which bags of two parts are no more than five for each fold
-_KINDS = 7  # trees of all kinds for each tree of a forest
-FEW = 4000  # rows up to which trees cost little
+
+
+class TreePredictions(NamedTuple):
+    """Predictions of all rows by the bags that leave them out."""
+
+    mean: FloatArray  #: (rows,): Mean over these bags.
+    variance: FloatArray  #: (rows,): Variance of these bags; 0 if there is only one.
+    kind_weights: FloatArray  #: Weights of the kinds of trees.
+    bags: int  #: Number of all bags.
 
 
 class _Growing(NamedTuple):
@@ -38,8 +53,8 @@ class _Growing(NamedTuple):
         """Rows of each bag: all if there is only one part, which then has no predictions."""
         return [rows_without(self.train, part) for part in self.parts]
 
-    def combined(self, bags: list[Bag]) -> tuple[FloatArray, FloatArray]:
-        """Predictions of all rows by the bags that leave them out, and weights of the kinds."""
+    def combined(self, bags: list[Bag]) -> TreePredictions:
+        """Weigh the kinds of trees, so that their sum fits the rows that bags leave out."""
         y, train = self.known.target, self.train
         weights = None if self.known.weights is None else self.known.weights[train]
         predicted = np.stack([bag.predicted for bag in bags])
@@ -48,7 +63,10 @@ class _Growing(NamedTuple):
         mean = np.array([[np.average(y[train], weights=weights)], [0.0], [0.0]])
         kinds = np.where(count > 0, np.nansum(predicted, axis=0) / np.maximum(count, 1), mean)
         kind_weights = weights_of_kinds(kinds[:, train], y[train], weights)
-        return kind_weights @ kinds, kind_weights
+        by_bag = np.tensordot(kind_weights, predicted, axes=(0, 1))
+        mean = kind_weights @ kinds
+        variance = np.nansum((by_bag - mean) ** 2, axis=0) / np.maximum(count, 1)
+        return TreePredictions(mean, variance, kind_weights, len(bags))
 
 
 def predictions_by_fold(
@@ -57,7 +75,7 @@ def predictions_by_fold(
     folds: Sequence[Fold],
     trees: int,
     cancelled: Event | None = None,
-) -> list[FloatArray]:
+) -> list[TreePredictions]:
     """Tree predictions of all rows for each fold, by trees that know its training rows alone.
 
     ``data`` have standardised targets, and inputs for these folds. Once ``cancelled`` is set, no
@@ -78,19 +96,19 @@ def predictions_by_fold(
             train = rows_without(train, shared[1])
         growing.append(_Growing(rows, train, parts))
     # A training row is predicted by a single bag: where trees cost little, it has larger forests.
-    forest = boosted = -(-trees // (_KINDS * _PARTS))
-    if len(data.used) <= FEW:
+    forest, boosted = _numbers(data, trees, _PARTS)
+    if len(data.y) <= FEW:
         forest *= 2
     grown = _grow(model, data, growing, forest, boosted, cancelled)
-    return [own.combined(bags)[0] for own, bags in zip(growing, grown, strict=True)]
+    return [own.combined(bags) for own, bags in zip(growing, grown, strict=True)]
 
 
 def predictions_for_new_rows(
     model: Model, data: TrainingRows, X: FloatArray, trees: int
-) -> tuple[FloatArray, Forest]:
+) -> tuple[TreePredictions, Forest]:
     """Tree predictions of all rows by trees that have not seen them, and all trees, for new rows.
 
-    Their number is rounded up to a multiple of seven for each part.
+    Their number is rounded up, so that all bags have equally many.
     """
     known = _tree_rows(data, X)
     shared = _parts_of_folds(data.folds, known.labels)
@@ -100,10 +118,16 @@ def predictions_for_new_rows(
         number = range(min(len(shared[0]), _MAX_PARTS))
         parts = [np.concatenate(shared[0][i::_MAX_PARTS]) for i in number]
     growing = _Growing(known, rows_without(data.used, data.outliers), parts)
-    count = -(-trees // (_KINDS * len(parts)))
-    (bags,) = _grow(model, data, [growing], count, count)
-    predicted, weights = growing.combined(bags)
-    return predicted, known.forest_of(bags, weights)
+    (bags,) = _grow(model, data, [growing], *_numbers(data, trees, len(parts)))
+    predicted = growing.combined(bags)
+    return predicted, known.forest_of(bags, predicted.kind_weights)
+
+
+def _numbers(data: TrainingRows, trees: int, bags: int) -> tuple[int, int]:
+    """Trees of each of two forests and boosted trees of a bag, if all bags have this many trees."""
+    each = boosted_per_tree(len(data.y))
+    forest = -(-trees // (bags * (2 + each)))
+    return forest, each * forest
 
 
 def _tree_rows(data: TrainingRows, X: FloatArray) -> TreeRows:
@@ -150,8 +174,7 @@ def _grow(
 ) -> list[list[Bag]]:
     """Grow the bags, once if they have the same rows.
 
-    They have ``forest`` trees in each forest, and as many boosted trees as belong to a forest of
-    ``boosted`` trees.
+    They have ``forest`` trees in each forest, and ``boosted`` boosted trees.
     """
     keys = [[(id(own.known), bag.tobytes()) for bag in own.bags()] for own in growing]
     known = {id(own.known): own.known for own in growing}

@@ -14,9 +14,10 @@ held-out row of a fold      both: the mean of the bags that leave out its part a
 ==========================  ====================================================================
 
 A bag of two parts serves two folds. The prediction for new rows is better than that of a fold, and
-calibration must not take the one for the other: hence the mean for held-out rows. So a row's own
-target does not reach its input, except through three weights that all rows share, and no target of
-a held-out row reaches the networks of its fold.
+calibration must not take the one for the other: hence the mean for held-out rows, and an estimate
+of the variance by which its error is still larger than that for new rows (``_surplus``). So a row's
+own target does not reach its input, except through three weights that all rows share, and no target
+of a held-out row reaches the networks of its fold.
 """
 
 from collections.abc import Sequence
@@ -38,15 +39,19 @@ from calipers._estimator.candidates import (
 from calipers._estimator.joint_fits import Steps
 from calipers._estimator.model import Model
 from calipers._estimator.training_rows import TrainingRows
-from calipers._estimator.tree_bags import FEW, predictions_by_fold, predictions_for_new_rows
+from calipers._estimator.tree_bags import (
+    TreePredictions,
+    predictions_by_fold,
+    predictions_for_new_rows,
+)
 from calipers._estimator.trials import Measures, unexplained, unexplained_by_trees
 from calipers.bank import Program
 from calipers.crossfit import Fold, leave_rows_out
 from calipers.networks import MLP, DenseFactory
-from calipers.preprocessing import Forest, inputs_per_split
+from calipers.preprocessing import FEW, Forest, boosted_per_tree, inputs_per_split
 from calipers.training import expanded
 
-TREES = 700  # grown with trees="auto", unless there are very many inputs
+_OF_FOREST = 100  # trees of each forest with trees="auto", unless there are very many inputs
 _FEW_PER_SPLIT, _MIN_TREES = 40, 140  # if a split looks at more inputs, fewer trees are grown
 # Trees are used if their squared error is at most ``WORSE`` times that of networks after a short
 # trial, and ``LONG_WORSE`` times after a fraction ``LONG`` of all epochs, which may teach more.
@@ -71,21 +76,21 @@ def add_trees(
     trees, certain = _wanted(model, rows)
     if not trees:
         return rows, None
-    grown: list[FloatArray] = []
+    grown: list[TreePredictions] = []
     trial = None
     if not certain:
         helpful, trial, grown = yield from _try_trees(model, program, rows, trees)
         if not helpful:
             return rows, trial
-    last, forest = _for_new_rows(model, rows, trees)
+    rows, forest = _with_trees_by_fold(model, rows, trees, grown)
     model.reader_ = replace(model.reader_, forest=forest)
     model.about_.setdefault("trees", {})["rows"] = rows.fingerprint
-    return _with_trees_by_fold(model, rows, trees, last, grown), trial
+    return rows, trial
 
 
 def _try_trees(
     model: Model, program: Program, rows: TrainingRows, trees: int
-) -> Steps[tuple[bool, Measures, list[FloatArray]]]:
+) -> Steps[tuple[bool, Measures, list[TreePredictions]]]:
     """Compare trees with networks on held-out rows.
 
     Returns whether trees help, the measures of the networks, and the tree predictions for each
@@ -95,11 +100,11 @@ def _try_trees(
     cross_fitted = any(fold.held_out.size for fold in folds)
     trial_folds = sampled_folds(rows, folds if cross_fitted else rows.split(FOLDS, FOLDS))
     # The first trial trains in one thread, and another core may grow trees meanwhile.
-    few = len(rows.used) <= FEW
+    few = len(rows.y) <= FEW
     early = few and joblib.effective_n_jobs(model.n_jobs) > 1
     pool, cancelled = ThreadPoolExecutor(1), Event()
 
-    def start() -> Future[list[FloatArray]]:
+    def start() -> Future[list[TreePredictions]]:
         return pool.submit(predictions_by_fold, model, standard, trial_folds, trees, cancelled)
 
     try:
@@ -148,8 +153,7 @@ def with_fitted_trees(model: Model, rows: TrainingRows, seen: str = "") -> Train
     if rows.fingerprint != seen:
         X = rows.table_inputs
         return rows.with_inputs(np.column_stack([X, forest.predict(X, model.n_jobs)]))
-    last, _ = _for_new_rows(model, rows, len(forest))
-    return _with_trees_by_fold(model, rows, len(forest), last, [])
+    return _with_trees_by_fold(model, rows, len(forest), [])[0]
 
 
 def _wanted(model: Model, data: TrainingRows) -> tuple[int, bool]:
@@ -163,7 +167,8 @@ def _wanted(model: Model, data: TrainingRows) -> tuple[int, bool]:
     fits = _MIN_ROWS <= rows <= _MAX_ROWS and rows * inputs <= _MAX_NUMBERS
     # A trial takes a fraction of the epochs, and is not informative if there are few.
     usual = network.frequencies and model.epochs is None and model.time_budget is None
-    trees = TREES * _FEW_PER_SPLIT // max(_FEW_PER_SPLIT, inputs_per_split(inputs))
+    trees = _OF_FOREST * (2 + boosted_per_tree(len(data.y)))
+    trees = trees * _FEW_PER_SPLIT // max(_FEW_PER_SPLIT, inputs_per_split(inputs))
     return (max(_MIN_TREES, trees) if fits and usual else 0), False
 
 
@@ -173,21 +178,12 @@ def _standard_targets(rows: TrainingRows) -> TrainingRows:
     return rows._replace(y=(rows.target - used.mean()) / (used.std() or 1.0))
 
 
-def _for_new_rows(model: Model, rows: TrainingRows, trees: int) -> tuple[FloatArray, Forest]:
-    """Return the inputs with predictions by trees that have not seen a row, and all these trees."""
-    X = rows.X
-    if rows.encoding is not None:
-        X = rows.encoding.encoded(X, rows.used, rows.seed + len(rows.folds))
-    predicted, forest = predictions_for_new_rows(model, _standard_targets(rows), X, trees)
-    return np.column_stack([X, predicted]), forest
-
-
 def _held_out_error(
-    base: TrainingRows, folds: Sequence[Fold], predicted: list[FloatArray]
+    base: TrainingRows, folds: Sequence[Fold], predicted: list[TreePredictions]
 ) -> float:
     """Fraction of the held-out rows' variance that the tree predictions leave unexplained."""
     held_out = np.concatenate([fold.held_out for fold in folds])
-    points = [own[fold.held_out] for own, fold in zip(predicted, folds, strict=True)]
+    points = [own.mean[fold.held_out] for own, fold in zip(predicted, folds, strict=True)]
     weights = None if base.weights is None else base.weights[held_out]
     return unexplained(base.y[held_out], base.y[held_out] - np.concatenate(points), weights)
 
@@ -204,20 +200,51 @@ def starting_at_trees(program: Program) -> Program:
 
 
 def _with_trees_by_fold(
-    model: Model, rows: TrainingRows, trees: int, last: FloatArray, grown: list[FloatArray]
-) -> TrainingRows:
+    model: Model, rows: TrainingRows, trees: int, grown: list[TreePredictions]
+) -> tuple[TrainingRows, Forest]:
     """Give each fold its own inputs, the last of which are tree predictions.
 
-    ``last`` are the inputs with predictions of the trees for new rows; ``grown`` are the tree
-    predictions of each fold, or empty if its trees have yet to be grown.
+    ``grown`` are those of each fold, or empty if its trees have yet to be grown. Also returns the
+    trees for new rows.
     """
-    standard, folds = _standard_targets(rows), rows.folds
-    predicted = grown or predictions_by_fold(model, standard, folds, trees)
+    standard, folds, X = _standard_targets(rows), rows.folds, rows.X
+    if rows.encoding is not None:
+        X = rows.encoding.encoded(X, rows.used, rows.seed + len(folds))
+    new, forest = predictions_for_new_rows(model, standard, X, trees)
+    by_fold = grown or predictions_by_fold(model, standard, folds, trees)
     inputs = [
-        np.column_stack([rows.inputs_of(number), own]) for number, own in enumerate(predicted)
+        np.column_stack([rows.inputs_of(number), own.mean]) for number, own in enumerate(by_fold)
     ]
     if leave_rows_out(folds):  # the networks that predict are trained on all rows, in no fold
-        return rows.with_inputs(np.concatenate([*inputs, last]))
-    for X, fold in zip(inputs, folds, strict=True):
-        X[fold.held_out, -1] += (last[fold.held_out, -1] - X[fold.held_out, -1]) / 2
-    return rows.with_inputs(np.concatenate(inputs))
+        return rows.with_inputs(np.concatenate([*inputs, np.column_stack([X, new.mean])])), forest
+    for own, fold in zip(inputs, folds, strict=True):
+        own[fold.held_out, -1] += (new.mean[fold.held_out] - own[fold.held_out, -1]) / 2
+    surplus = _surplus(standard, [own[:, -1] for own in inputs], by_fold, new)
+    return rows.with_inputs(np.concatenate(inputs))._replace(surplus=surplus), forest
+
+
+def _surplus(
+    rows: TrainingRows,
+    inputs: Sequence[FloatArray],
+    by_fold: Sequence[TreePredictions],
+    new: TreePredictions,
+) -> FloatArray:
+    """Variance, for each fold and row, by which the error of ``inputs`` exceeds that of a new row.
+
+    It applies to held-out rows. A new row gets the mean of B bags, whose squared error is that of a
+    single bag, as a training row has it, less the variance of the B bags. All but one of these have
+    seen the training row, but none of the b bags of its fold has. Any two of b bags that each leave
+    out one part of b share all but a fraction 1 / (b - 1) of their rows, and differ accordingly, so
+    the variance of the B bags is taken to be b / B of that of the b bags. The surplus of all rows
+    is shared out in proportion to the latter.
+    """
+    surplus = total = 0.0
+    for own, predicted, fold in zip(inputs, by_fold, rows.folds, strict=True):
+        held_out = fold.held_out
+        y, variance = rows.y[held_out], predicted.variance[held_out]
+        weight = np.ones(len(y)) if rows.weights is None else rows.weights[held_out]
+        expected = (y - new.mean[held_out]) ** 2 - predicted.bags / new.bags * variance
+        surplus += float(weight @ ((y - own[held_out]) ** 2 - expected))
+        total += float(weight @ variance)
+    share = max(0.0, surplus) / total if total > 0 else 0.0
+    return share * np.stack([predicted.variance for predicted in by_fold])

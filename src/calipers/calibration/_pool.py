@@ -18,8 +18,10 @@ component of variance :math:`M = \omega^2 + \tau^2 / r`. So:
    training on a row makes networks differ less, but hardly changes the ratio of the variance
    between folds to that within.
 2. The noise is the error of the fold's mean with the second component removed by deconvolution
-   (`deconvolved`). The predicted scales of a fold also have errors that a pool averages out; the
-   variance of their logarithms is that among the r networks.
+   (`deconvolved`). If an input of these rows is less accurate than that of new rows, the part of
+   the squared error due to it, the surplus, is taken off the noise of each row by a factor. The
+   predicted scales of a fold also have errors that a pool averages out; the variance of their
+   logarithms is that among the r networks.
 3. A pool is drawn around the target: K r networks whose means deviate from it by the noise and by
    newly drawn :math:`\omega u_k + \tau u_{kj}`, with scales that vary like those of the fold.
 
@@ -47,8 +49,8 @@ from calipers.distributions import SplitNormal, SplitNormalMixture
 
 # Variances below this fraction of the mean count as zero.
 NEGLIGIBLE = 1e-12
-# Upper limits of the ratio of the variance between folds to that within, and of disagreement as a
-# fraction of the squared errors.
+# Upper limits of the ratio of the variance between folds to that within, and of disagreement and of
+# the surplus as fractions of the squared errors.
 MAX_RATIO, MAX_FRACTION = 2.0, 0.75
 # Upper limit of the degrees of freedom of the mean over rows, as a prior of a row's disagreement.
 MAX_PRIOR_FREEDOM = 15.0
@@ -152,6 +154,7 @@ def unseen_pools(
     y: ArrayLike,
     network_folds: ArrayLike,
     row_folds: ArrayLike,
+    surplus: ArrayLike | None = None,
 ) -> UnseenPools:
     """Draw pools of networks none of which was trained on the row, like the pool for a new row.
 
@@ -159,6 +162,9 @@ def unseen_pools(
     trained on: a split normal of shape (networks, n), or a mixture of shape (n,). At least two
     folds are needed, with the same number of networks each, at least two. One pool is drawn per
     row, or several if there are few rows; the same arguments give the same pools.
+
+    ``surplus`` is a variance by which the error of each row's points exceeds that of a new row,
+    since they had a worse input.
 
     The module docstring describes the method. It assumes that the errors of networks are
     independent given the error they share, and, with two folds, that folds differ by their networks
@@ -172,7 +178,8 @@ def unseen_pools(
             f"{folds.n_folds} of {folds.per_fold}; use normal_scores of out_of_fold(...) instead"
         )
     target = checks.finite("y", y)
-    dist, row = _draw_pools(mixture, target, folds)
+    surplus = np.zeros(target.size) if surplus is None else checks.finite("surplus", surplus)
+    dist, row = _draw_pools(mixture, target, folds, surplus)
     if mixture.per_network == 1:
         return UnseenPools(dist, row, normal_scores(dist, target[row]))
     out_of_fold = normal_scores(held_out_networks(mixture, folds), target)
@@ -181,7 +188,9 @@ def unseen_pools(
     by_network = np.clip(by_network, -MAX_SCORE, MAX_SCORE)
     zeros = np.zeros(target.size)
     score_mixture = SplitNormalMixture(SplitNormal(-by_network, 1.0, 1.0))
-    score_pools, score_row = _draw_pools(score_mixture, zeros, folds)
+    variance = held_out_networks(mixture, folds).by_network.var.mean(axis=0)
+    relative = np.divide(surplus, variance, out=np.zeros(target.size), where=variance > 0)
+    score_pools, score_row = _draw_pools(score_mixture, zeros, folds, relative)
     if row.size < score_row.size:  # all networks predict the same, so that no pools were drawn
         dist = dist[score_row]
     scores = normal_scores(score_pools, zeros[score_row]) + excess[score_row]
@@ -189,7 +198,7 @@ def unseen_pools(
 
 
 def _draw_pools(
-    mixture: SplitNormalMixture, target: FloatArray, folds: Folds
+    mixture: SplitNormalMixture, target: FloatArray, folds: Folds, surplus: FloatArray
 ) -> tuple[SplitNormalMixture, IntArray]:
     """Pools drawn around targets, and the row of each."""
     held_out = held_out_networks(mixture, folds)
@@ -204,13 +213,16 @@ def _draw_pools(
     within = (trained * grouped.var(axis=1, ddof=1)).sum(axis=0) / (folds.n_folds - 1)
     tau2 = _disagreement(within, networks.mean, folds, unit)
     mean_tau2 = max((tau2 / unit).mean(), NEGLIGIBLE)
-    limit = MAX_FRACTION * mean_square(error / np.sqrt(unit)) / mean_tau2
+    size = mean_square(error / np.sqrt(unit))
+    limit = MAX_FRACTION * size / mean_tau2
     ratio = min(_fold_ratio(grouped.mean(axis=1), trained, within, folds, unit), limit)
     ratio = max(ratio, 1.0 / folds.per_fold)
     logs = np.log(np.maximum(networks.std, np.finfo(float).tiny))
     phi2 = min(float(logs.var(axis=0, ddof=1).mean()), MAX_SCALE_VARIANCE)
     relative = phi2 / folds.per_fold * (1.0 - 1.0 / folds.n_folds)
     noise = noise_of(error, min(ratio, limit) * tau2, unit, tau2, relative)
+    removed = surplus / np.maximum(size * unit, np.finfo(float).tiny)
+    noise = noise * np.sqrt(1.0 - np.minimum(removed, MAX_FRACTION))
     draws = int(np.clip(-(-MIN_POOLS // target.size), 1, MAX_DRAWS))
     row = np.tile(np.arange(target.size), draws)
     rng = np.random.default_rng(0)  # part of the method: the same rows give the same pools

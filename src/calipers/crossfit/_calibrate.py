@@ -37,6 +37,7 @@ def calibrate(
     kind: str = "width",
     groups: NDArray[Any] | None = None,
     seed: int = 0,
+    surplus: FloatArray | None = None,
 ) -> tuple[tuple[Calibrator, ...], OutOfFold | None]:
     """Calibrate by each row's score under the networks that were not trained on it.
 
@@ -47,7 +48,9 @@ def calibrate(
     ``fold_of`` is the fold of each network, ``kind`` a key of ``CALIBRATIONS``. ``X`` has shape
     (rows, inputs), or (folds, rows, inputs) if each fold has its own inputs. For the coverage that
     is supported, the rows of a group count as one, as do several scores of a row. ``seed`` draws
-    the scores of targets with positive probability, see ``latent_targets``.
+    the scores of targets with positive probability, see ``latent_targets``. ``surplus`` of shape
+    (folds, rows) is a variance by which the error of the last input of a held-out row exceeds that
+    of a new row.
     """
     held_out = [fold.held_out for fold in folds]
     rows = np.concatenate(held_out)
@@ -68,7 +71,9 @@ def calibrate(
     target = matched.latent_targets(dist, y[rows], np.random.default_rng(seed))
     once, first = np.unique(rows, return_index=True)
     plain = groups is None and row_weights is None
-    parts = (mixture, dist, target, folds, fold_of, row_folds)
+    if surplus is not None:
+        surplus = _in_points(ensemble, inputs, surplus[row_folds, rows], fold_of, row_folds)
+    parts = (mixture, dist, target, folds, fold_of, row_folds, surplus)
     scores, log_widths = _scores(*parts, plain=plain, n_jobs=ensemble.n_jobs)
     unit = rows if groups is None else groups[rows]
     learned = CALIBRATIONS[kind].from_rows(
@@ -89,6 +94,19 @@ def calibrate(
     return learned, predictions
 
 
+def _in_points(
+    ensemble: Ensemble, X: FloatArray, variance: FloatArray, fold_of: IntArray, row_folds: IntArray
+) -> FloatArray:
+    """Variance of the out-of-fold points due to an error of this variance in the last input."""
+    step = np.zeros_like(X)
+    step[:, -1] = np.sqrt(variance)
+    above, below = (
+        out_of_fold(ensemble.mixture(moved), fold_of, row_folds).mean
+        for moved in (X + step, X - step)
+    )
+    return np.square((above - below) / 2)
+
+
 def _with_matched_atoms(
     ensemble: Ensemble, dist: SplitNormalMixture, y: FloatArray, weights: FloatArray | None
 ) -> Ensemble:
@@ -106,6 +124,7 @@ def _scores(
     folds: Sequence[Fold],
     fold_of: IntArray,
     row_folds: IntArray,
+    surplus: FloatArray | None,
     *,
     plain: bool,
     n_jobs: int | None,
@@ -120,7 +139,7 @@ def _scores(
     # folds leave rows out, some other folds were not trained on the row.
     if len(fold_of) >= 2 * len(folds) > 2 and not leave_rows_out(folds):
         with joblib.parallel_config("threading", n_jobs=n_jobs):
-            pools = unseen_pools(mixture, target, fold_of, row_folds)
+            pools = unseen_pools(mixture, target, fold_of, row_folds, surplus)
         log_widths = partial(pool_widths, pools, mixture, fold_of, row_folds)
         return pools.scores.reshape(-1, len(target)), log_widths
     scores = normal_scores(dist, target)

@@ -50,8 +50,10 @@ from calipers.preprocessing._text_columns import (
     as_text as as_text,
 )
 from calipers.preprocessing._trees import (
+    FEW as FEW,
     Bag as Bag,
     TreeRows as TreeRows,
+    boosted_per_tree as boosted_per_tree,
     inputs_per_split as inputs_per_split,
     smallest_leaf as smallest_leaf,
     weights_of_kinds as weights_of_kinds,
