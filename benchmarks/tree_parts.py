@@ -7,10 +7,12 @@ FOLDER has the tables that `benchmarks/peers_tables.py export FOLDER` writes, wh
 of the first split are used. Prints the fraction of variance that all trees leave unexplained, and
 the squared error of a forest, two forests and boosted trees alone relative to that of all three,
 each with the weights that suit it. A quarter of at most 3,000 rows is for testing. With
-``--trees 280 490 700`` it compares numbers of trees on tables of many inputs.
+``--trees 280 490 700`` it compares numbers of trees on tables of many inputs, with ``--many`` the
+trees for more than 4,000 rows with those for fewer, on up to 12,000 rows.
 """
 
 import argparse
+import time
 from functools import partial
 from types import SimpleNamespace
 
@@ -20,23 +22,24 @@ from _tables import read
 
 from calipers._estimator import tree_bags
 from calipers._estimator.training_rows import TrainingRows
-from calipers.preprocessing import TableEncoder
+from calipers.preprocessing import FEW, TableEncoder, _trees, boosted_per_tree
 
 OF_FILES = ("boston", "concrete", "wine", "power", "protein", "auto", "biomass", "attrition")
 OF_FRAMES = ("stocks", "guns", "pitches")
 WIDE = ("attrition", "chicago", "guns", "hawks", "pitches", "earnings", "inspections")
+LARGE = ("protein", "power", "diamonds", "storms", "weather", "nlswork", "movies", "deliveries")
 PARTS = {"all": (0, 1, 2), "a forest": (0,), "two forests": (0, 1), "boosted": (2,)}
 ROWS, TREES = 3000, 700
 
 
-def table(name):
+def table(name, rows=ROWS):
     """Inputs and standardised targets."""
     if name in TABLES:
         task = load_task(name, 0)
         X, y = np.asarray(TableEncoder().fit_transform(task.X), float), task.y
     else:
         X, y = read(name)
-    X, y = X[:ROWS], y[:ROWS]
+    X, y = X[:rows], y[:rows]
     return X, (y - y.mean()) / y.std()
 
 
@@ -52,6 +55,29 @@ def grown(X, y, trees, seed):
     """Trees for new rows."""
     rows = TrainingRows(X, y, None, None, np.arange(len(y)), seed, target=y, inputs=X[None])
     return tree_bags.predictions_for_new_rows(SimpleNamespace(n_jobs=1), rows, X, trees)[1]
+
+
+def kinds_for_many_rows(seed):
+    """Print squared error and processor time of trees for many rows, relative to those for few."""
+    print("| table | rows | inputs | left | squared error | time |\n|---|---:|---:|---:|---:|---:|")
+    logs = []
+    for name in LARGE:
+        X, y = table(name, 4 * ROWS)
+        test, train = held_out(y, seed)
+        found = []
+        for few in (FEW, len(y)):
+            _trees.FEW, began = few, time.process_time()
+            trees = 100 * (2 + boosted_per_tree(len(train)))
+            forest = grown(X[train], y[train], trees, seed)
+            took = time.process_time() - began
+            found.append([np.mean((forest.predict(X[test]) - y[test]) ** 2), took])
+        logs.append(np.log(found[0]) - np.log(found[1]))
+        left = found[0][0] / y[test].var()
+        print(
+            f"| {name} | {len(train)} | {X.shape[1]} | {left:.3f} | {shown(logs[-1])} |", flush=True
+        )
+    _trees.FEW = FEW
+    print(f"| {len(logs)} tables | | | | {shown(np.mean(logs, axis=0))} |")
 
 
 def held_out(y, seed):
@@ -82,7 +108,11 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--trees", type=int, nargs="+", help="numbers to compare, the last is 1")
+    parser.add_argument("--many", action="store_true", help="compare trees for many and few rows")
     options, logs = parser.parse_args(), []
+    if options.many:
+        kinds_for_many_rows(0)
+        return
     numbers = sorted(options.trees or [])
     columns = [f"{number} trees" for number in numbers[-2::-1]] if numbers else list(PARTS)[1:]
     print("| table | rows | inputs | left | " + " | ".join(columns) + " |")
