@@ -15,9 +15,10 @@ held-out row of a fold      both: the mean of the bags that leave out its part a
 
 A bag of two parts serves two folds. The prediction for new rows is better than that of a fold, and
 calibration must not take the one for the other: hence the mean for held-out rows, and an estimate
-of the variance by which its error is still larger than that for new rows (``_surplus``). So a row's
-own target does not reach its input, except through three weights that all rows share, and no target
-of a held-out row reaches the networks of its fold.
+of the variance by which its error is still larger than that for new rows (``_surplus``).
+
+A row's own target does not reach its input, except through three weights that all rows share, and
+no target of a held-out row reaches the networks of its fold.
 """
 
 from collections.abc import Sequence
@@ -235,8 +236,9 @@ def _surplus(
     single bag, as a training row has it, less the variance of the B bags. All but one of these have
     seen the training row, but none of the b bags of its fold has. Any two of b bags that each leave
     out one part of b share all but a fraction 1 / (b - 1) of their rows, and differ accordingly, so
-    the variance of the B bags is taken to be b / B of that of the b bags. The surplus of all rows
-    is shared out in proportion to the latter.
+    the variance of the B bags is taken to be b / B of that of the b bags, although these have fewer
+    rows and, of small tables, more trees. The surplus of all rows is shared out in proportion to
+    the variance of the b bags.
     """
     surplus = total = 0.0
     for own, predicted, fold in zip(inputs, by_fold, rows.folds, strict=True):

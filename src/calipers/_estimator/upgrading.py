@@ -119,7 +119,8 @@ def _errors_of_model(model: Model, points: Model, given: tuple[Any, ...], fresh:
     folds = data.split(model.cv, model.n_networks)
     point_folds = _folds_of_points(model, points, data, fresh)
     if point_folds is None:  # no network has seen any of the rows
-        rows = _with_inputs_for_new_rows(model, points, data)._replace(folds=folds)
+        rows = _with_inputs_for_new_rows(model, points, data)
+        rows = rows._replace(folds=folds, surplus=None)
         point = bank.predict(rows.table_inputs)["point"].mean(axis=0)
     else:
         encoder = model.reader_.encoder

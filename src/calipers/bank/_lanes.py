@@ -32,7 +32,7 @@ class Settings(NamedTuple):
     #: Epochs without a better validation loss after which training stops and the best weights are
     #: restored; 0 trains to the end and keeps the last weights.
     patience: Any = 0
-    #: A shorter patience, which grows to twice the best epoch: a network whose validation loss was
+    #: A shorter patience, which grows to the best epoch: a network whose validation loss was
     #: lowest early, and has not been near it since, is stopped sooner.
     early_patience: Any = 2**30
     #: Epochs between validations; the first ``10 * check_every`` epochs are all validated.

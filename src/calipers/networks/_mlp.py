@@ -47,9 +47,10 @@ class MLP(BaseEstimator):
     trees : int or "auto"
         Number of trees whose prediction is an additional input (for training rows, that of trees
         which have not seen them), rounded up to a multiple of 35, or of 7 for each fold if there
-        are more than five; 0 for none. "auto" is 700, or fewer with more than 256 inputs, in
-        ``fit`` on 100 to 50,000 rows with neither ``epochs`` nor a ``time_budget``, if the trees
-        predict held-out rows better or not much worse than networks in short trials; otherwise 0.
+        are more than five (25 and 5 with more than 4,000 rows); 0 for none. "auto" is 700 (500), or
+        fewer with more than 256 inputs, in ``fit`` on 100 to 50,000 rows with neither ``epochs``
+        nor a ``time_budget``, if the trees predict held-out rows better or not much worse than
+        networks in short trials; otherwise 0. Where there are trees, bins="auto" is 0.
 
     Examples
     --------
