@@ -39,7 +39,7 @@ from calipers._estimator.candidates import (
 )
 from calipers._estimator.joint_fits import Steps
 from calipers._estimator.model import Model
-from calipers._estimator.training_rows import TrainingRows
+from calipers._estimator.training_rows import TrainingRows, rows_without
 from calipers._estimator.tree_bags import (
     TreePredictions,
     predictions_by_fold,
@@ -242,7 +242,7 @@ def _surplus(
     """
     surplus = total = 0.0
     for own, predicted, fold in zip(inputs, by_fold, rows.folds, strict=True):
-        held_out = fold.held_out
+        held_out = rows_without(fold.held_out, rows.outliers)  # which are in no bag
         y, variance = rows.y[held_out], predicted.variance[held_out]
         weight = np.ones(len(y)) if rows.weights is None else rows.weights[held_out]
         expected = (y - new.mean[held_out]) ** 2 - predicted.bags / new.bags * variance

@@ -71,10 +71,10 @@ def calibrate(
     target = matched.latent_targets(dist, y[rows], np.random.default_rng(seed))
     once, first = np.unique(rows, return_index=True)
     plain = groups is None and row_weights is None
-    if surplus is not None:
-        surplus = _in_points(ensemble, inputs, surplus[row_folds, rows], fold_of, row_folds)
-    parts = (mixture, dist, target, folds, fold_of, row_folds, surplus)
-    scores, log_widths = _scores(*parts, plain=plain, n_jobs=ensemble.n_jobs)
+    of_inputs = np.zeros(len(rows)) if surplus is None else surplus[row_folds, rows]
+    of_points = partial(_in_points, ensemble, inputs, of_inputs, fold_of, row_folds)
+    parts = (mixture, dist, target, folds, fold_of, row_folds)
+    scores, log_widths = _scores(*parts, surplus=of_points, plain=plain, n_jobs=ensemble.n_jobs)
     unit = rows if groups is None else groups[rows]
     learned = CALIBRATIONS[kind].from_rows(
         CalibrationRows(scores, dist, inputs, unit, row_weights, log_widths=log_widths)
@@ -98,6 +98,8 @@ def _in_points(
     ensemble: Ensemble, X: FloatArray, variance: FloatArray, fold_of: IntArray, row_folds: IntArray
 ) -> FloatArray:
     """Variance of the out-of-fold points due to an error of this variance in the last input."""
+    if not variance.any():
+        return variance
     step = np.zeros_like(X)
     step[:, -1] = np.sqrt(variance)
     above, below = (
@@ -124,22 +126,22 @@ def _scores(
     folds: Sequence[Fold],
     fold_of: IntArray,
     row_folds: IntArray,
-    surplus: FloatArray | None,
     *,
+    surplus: Callable[[], FloatArray],
     plain: bool,
     n_jobs: int | None,
 ) -> tuple[FloatArray, Callable[[], FloatArray] | None]:
     """Return normal scores of held-out targets, and a function that returns their log widths.
 
     Where there are enough folds, each row has scores by pools of networks that were not trained on
-    it. The function is None if calibration cannot depend on widths; ``plain`` says that rows have
-    neither groups nor weights.
+    it; ``surplus`` returns that of ``unseen_pools``. The function is None if calibration cannot
+    depend on widths; ``plain`` says that rows have neither groups nor weights.
     """
     # Pools need, for each row, other folds that were trained on it: a single fold has none, and if
     # folds leave rows out, some other folds were not trained on the row.
     if len(fold_of) >= 2 * len(folds) > 2 and not leave_rows_out(folds):
         with joblib.parallel_config("threading", n_jobs=n_jobs):
-            pools = unseen_pools(mixture, target, fold_of, row_folds, surplus)
+            pools = unseen_pools(mixture, target, fold_of, row_folds, surplus())
         log_widths = partial(pool_widths, pools, mixture, fold_of, row_folds)
         return pools.scores.reshape(-1, len(target)), log_widths
     scores = normal_scores(dist, target)
