@@ -60,8 +60,8 @@ class _Growing(NamedTuple):
         predicted = np.stack([bag.predicted for bag in bags])
         count = np.isfinite(predicted[:, 0]).sum(axis=0)
         # A row that all bags have seen, of the only label, gets the mean of the targets.
-        mean = np.array([[np.average(y[train], weights=weights)], [0.0], [0.0]])
-        kinds = np.where(count > 0, np.nansum(predicted, axis=0) / np.maximum(count, 1), mean)
+        fallback = np.array([[np.average(y[train], weights=weights)], [0.0], [0.0]])
+        kinds = np.where(count > 0, np.nansum(predicted, axis=0) / np.maximum(count, 1), fallback)
         kind_weights = weights_of_kinds(kinds[:, train], y[train], weights)
         by_bag = np.tensordot(kind_weights, predicted, axes=(0, 1))
         mean = kind_weights @ kinds

@@ -179,6 +179,7 @@ def unseen_pools(
         )
     target = checks.finite("y", y)
     surplus = np.zeros(target.size) if surplus is None else checks.finite("surplus", surplus)
+    checks.require_same_shape({"y": target, "surplus": surplus})
     dist, row = _draw_pools(mixture, target, folds, surplus)
     if mixture.per_network == 1:
         return UnseenPools(dist, row, normal_scores(dist, target[row]))
